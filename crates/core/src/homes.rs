@@ -10,8 +10,9 @@ use ring::stream::{AppStreams, HomeMemory};
 use wire::time::Instant;
 
 use crate::error::Error;
-use crate::id::ConnId;
+use crate::id::{ConnId, ListenerId};
 use crate::stack::Stack;
+use crate::tcp::heirs::{look, move_home};
 use crate::tcp::homes::{Programs, stream_of};
 
 impl Stack {
@@ -67,6 +68,21 @@ impl Stack {
     /// (RFC 9293 §3.10.4): what it had written is sent.
     pub fn app_gone(&mut self, now: Instant, home: u32) {
         Programs(&mut self.tcp).app_gone(now, home);
+    }
+
+    /// A listener has its connections in another home from now on, those that wait there, too.
+    /// Nobody accepts them, until another program listens at the place.
+    ///
+    /// # Errors
+    /// `BadId`.
+    pub fn move_listener(&mut self, id: ListenerId, home: u32) -> Result<(), Error> {
+        move_home(&mut self.tcp, id, home)
+    }
+
+    /// How many connections wait at a listener, and whether another listens at its place. `None`:
+    /// there is no such listener.
+    pub fn look_at_listener(&self, id: ListenerId) -> Option<(u32, bool)> {
+        look(&self.tcp, id)
     }
 
     /// Closes a slot that a program was told of with a connection, which has gone to another

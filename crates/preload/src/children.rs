@@ -125,9 +125,12 @@ pub(crate) unsafe fn examine(
         let Some(file) = file.filter(|file| file.is_file()) else {
             return Environment::as_said(said);
         };
-        if parent == Parent::Ends {
-            hand_on();
-            tell_ended(rules, &file);
+        match parent {
+            Parent::Ends => {
+                hand_on();
+                tell_ended(rules, &file);
+            }
+            Parent::Stays => share_listeners(),
         }
         if let Some(obstacle) = loader::obstacle(&file) {
             let text = format!("{obstacle}: its connections are the kernel's");
@@ -149,6 +152,20 @@ pub(crate) unsafe fn examine(
         told::tell(rules, &text);
         Environment::as_said(said)
     })
+}
+
+/// A program that is started beside this one has the listeners whose descriptors outlast `exec`.
+fn share_listeners() {
+    let Ok(mut engine) = engine::lock() else {
+        return;
+    };
+    for (fd, slot) in slots::used(0, u32::MAX) {
+        if let Slot::Socket(index) = slot
+            && outlasts(fd)
+        {
+            engine.sockets.share_listener(index);
+        }
+    }
 }
 
 /// Another program is to have the connections whose descriptors outlast this one.

@@ -9,15 +9,6 @@ pub(crate) fn pid() -> libc::pid_t {
     unsafe { libc::getpid() }
 }
 
-/// Whether it has children that it has not waited for.
-pub(crate) fn has_children() -> bool {
-    // SAFETY: zero is a value of it.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let looks = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: room for what is told.
-    unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, looks) == 0 }
-}
-
 /// A word that is 1, and 0 in a copy of this process that was made without a word to the library.
 static ORIGINAL: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 

@@ -149,6 +149,15 @@ impl Sockets {
         }
     }
 
+    /// Another process may get it, which matters of a listener.
+    pub(crate) fn share_listener(&mut self, index: u32) {
+        if let Some(socket) = self.list.get_mut(index)
+            && matches!(socket.body, Body::Listener { .. })
+        {
+            socket.shared = true;
+        }
+    }
+
     /// This is a child, which has them from its parent.
     pub(crate) fn inherit(&mut self) {
         for socket in self.list.values_mut() {

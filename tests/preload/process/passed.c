@@ -374,7 +374,51 @@ static void crowded(void)
     need(write(mine, "hello", 5) == 5, "write");
 }
 
+/* --- left: the process that listens is killed, while a child of it has the listener and does not accept yet; once it is told to it accepts as
+ * many as it is told, or ends --- */
+
+static void bereaved(int accepts)
+{
+    int ends[2], status;
+    sigset_t word;
+    sigemptyset(&word);
+    sigaddset(&word, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &word, 0);
+    need(pipe(ends) == 0, "pipe");
+    pid_t server = fork();
+    if (server == 0) {
+        int fd = listener(8);
+        if (fork() == 0) {
+            char begin;
+            close(ends[1]);
+            need(read(ends[0], &begin, 1) == 1, "a word to begin");
+            for (int i = 0; i < accepts; i++)
+                echo(accepted(fd));
+            _exit(0);
+        }
+        raise(SIGKILL);
+    }
+    close(ends[0]);
+    need(waitpid(server, &status, 0) == server && WIFSIGNALED(status), "the server is killed");
+    say("ready");
+    int number;
+    need(sigwait(&word, &number) == 0, "a signal");
+    need(write(ends[1], "x", 1) == 1, "write");
+}
+
+static void served_later(void)
+{
+    bereaved(2);
+}
+
+static void served_never(void)
+{
+    bereaved(0);
+}
+
 static const struct named cases[] = {
+    {"later", served_later},
+    {"never", served_never},
     {"upgraded", upgraded},
     {"upgrade", upgrade},
     {"said", said},

@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::fs::{self, Permissions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use applications::process::PROMPT;
+use applications::host::Host;
+use applications::process::{PROMPT, wait_until};
 use applications::site::{WITHIN, spell, succeed};
 use applications::{Family, Process, Site, baseline, process, url};
 use interop::{programs, through_daemon};
@@ -60,10 +63,14 @@ fn exchange(site: &Site) {
 }
 
 fn connect(site: &Site) -> TcpStream {
-    let connect = || TcpStream::connect_timeout(&at(), PROMPT).unwrap();
-    let stream = site.lab().peer().enter(connect);
-    stream.set_read_timeout(Some(PROMPT)).unwrap();
-    stream
+    try_connect(site, at()).unwrap()
+}
+
+fn try_connect(site: &Site, at: SocketAddr) -> io::Result<TcpStream> {
+    let connect = || TcpStream::connect_timeout(&at, PROMPT);
+    let stream = site.lab().peer().enter(connect)?;
+    stream.set_read_timeout(Some(PROMPT))?;
+    Ok(stream)
 }
 
 fn exchange_on(stream: &mut TcpStream) {
@@ -95,6 +102,52 @@ fn listeners_that_others_made_are_served() {
         assert!(finished.stdout.ends_with("fine\n"), "{name}: {finished:?}");
         assert!(!finished.stderr.contains("mtcp:"), "{name}: {finished:?}");
     }
+}
+
+/// The process that listened is killed, and a child has the listener and does not accept yet: who
+/// comes waits for it, and is told when nobody is left who could accept. As on the kernel.
+#[test]
+fn who_comes_waits_for_a_process_that_has_the_listener() {
+    let Some(host) = Host::new(&["cc"]) else {
+        return;
+    };
+    let site = &host.site;
+    let copy = site.file("passed");
+    fs::copy(program(), &copy).unwrap();
+    fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
+    let words = |name: &str, at: IpAddr| format!("{} {name} {at} {PORT}", spell(&copy));
+    let (ours, peer) = (Family::V4.ours(), Family::V4.peer());
+    wait_for_a_child(site, peer, |name| site.peer(&words(name, peer)));
+    wait_for_a_child(site, ours, |name| host.run("1001", &words(name, ours)));
+}
+
+fn wait_for_a_child(site: &Site, at: IpAddr, case: impl Fn(&str) -> Command) {
+    let at = SocketAddr::new(at, PORT);
+    let refuses = || {
+        let error = try_connect(site, at).err().map(|error| error.kind());
+        error == Some(ErrorKind::ConnectionRefused)
+    };
+    let mut server = Process::start(case("later"));
+    server.wait_for("ready", PROMPT);
+    let [mut first, mut second] = [(); 2].map(|()| try_connect(site, at).unwrap());
+    first.write_all(b"hello").unwrap();
+    server.signal(Signal::USR1);
+    let mut answer = [0; 5];
+    first.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"hello");
+    exchange_on(&mut second);
+    server.finish(WITHIN).must_succeed();
+    wait_until("the port is refused", PROMPT, refuses);
+
+    let mut server = Process::start(case("never"));
+    server.wait_for("ready", PROMPT);
+    let mut waiting = try_connect(site, at).unwrap();
+    waiting.write_all(b"hello").unwrap();
+    server.signal(Signal::USR1);
+    let told = waiting.read(&mut [0; 8]).map_err(|error| error.kind());
+    assert_eq!(told, Err(ErrorKind::ConnectionReset));
+    server.finish(WITHIN).must_succeed();
+    wait_until("the port is refused", PROMPT, refuses);
 }
 
 /// Words that are passed one by one come through.

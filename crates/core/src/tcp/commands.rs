@@ -1,8 +1,6 @@
 //! The user calls (RFC 9293 §3.9.1).
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
-
 use wire::ip::is_valid_source;
 use wire::seq::SeqNumber;
 use wire::time::Instant;
@@ -28,9 +26,6 @@ use crate::tcp::setup::isn;
 use crate::tcp::setup::{FastOpen, Listener, beyond, pick_port};
 use crate::tcp::target::marked;
 use crate::tcp::timers::{choose_cold_timers, start_cold_timers};
-
-/// How long a program may take to listen where another one left off.
-const LEFT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Tcp {
     pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
@@ -143,19 +138,13 @@ impl Tcp {
     ) -> Result<Reply, Error> {
         let slot = self.setup.listeners.resolve(id)?;
         self.setup().withdraw(slot);
-        let leaves = leaves && self.setup.listeners.beside(slot).next().is_none();
+        // Without other stacks there is nobody to leave it to but the other listeners.
+        let leaves = leaves && self.shared.config.seat.is_some();
         leave_to_heirs(self, slot);
         self.setup().steer_listener(slot, false);
-        // Without other stacks it is left to another program of this one: what waits there lies in
-        // the memory of the program that leaves.
-        let of_program = self.shared.config.seat.is_none();
-        self.empty(now, slot, !leaves || of_program);
+        self.empty(now, slot, !leaves);
         if leaves {
-            let until = match of_program {
-                true => now + LEFT_TIMEOUT,
-                false => Instant::FAR,
-            };
-            self.setup.listeners.leave(slot, now, until);
+            self.setup.listeners.leave(slot);
         } else {
             self.setup.listeners.remove(slot);
         }

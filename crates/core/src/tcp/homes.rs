@@ -16,11 +16,8 @@ impl Programs<'_> {
     pub fn app_gone(&mut self, now: Instant, home: u32) {
         self.0.shared.streams.homes().app_gone(home);
         for listener in self.0.setup.listeners.of_home(home) {
-            // Whom a process has forked may be about to listen in its place.
-            let entry = self.0.setup.listeners.at(listener.slot);
-            let leaves = entry.is_some_and(|entry| entry.is_backup);
             // It is there.
-            let _ = self.0.unlisten(now, listener, leaves);
+            let _ = self.0.unlisten(now, listener, false);
         }
         for slot in self.0.shared.streams.homes().owners(home) {
             // What was closed before may wait for nothing but that the streams are released.

@@ -321,8 +321,7 @@ impl Tcp {
             return;
         }
         // RFC 9293 §3.10.7.1, unless somebody else will know better: then the peer sends it again.
-        if !self.setup.listeners.is_left(local, now) && !self.survivors.tell(seg, &mut self.shared)
-        {
+        if !self.setup.listeners.is_left(local) && !self.survivors.tell(seg, &mut self.shared) {
             self.shared.answer_with_reset(now, seg);
         }
         self.shared.counters.drop(reason);

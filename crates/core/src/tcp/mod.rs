@@ -30,7 +30,7 @@ mod fast;
 pub(crate) mod flags;
 mod frame;
 mod gso;
-mod heirs;
+pub(crate) mod heirs;
 mod home_owners;
 pub mod homes;
 mod icmp;

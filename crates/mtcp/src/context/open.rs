@@ -1,6 +1,7 @@
 //! Sockets, their addresses and their connections.
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
 use super::{Context, blocking};
 use crate::{Domain, Result, SocketId, SourceRange};
@@ -39,6 +40,24 @@ impl Context {
     /// `EACCES` (the host's firewall keeps some peers out of that port; the log says so).
     pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
         self.sockets.listen(id, backlog)
+    }
+
+    /// As [`Context::listen`], of a listener that processes share by the kernel's `socket`, which
+    /// listens: at a stack that a daemon has, who comes waits as long as one of them has it, even
+    /// while none of them listens there.
+    ///
+    /// # Errors
+    /// As [`Context::listen`]. None for the socket: without it, the listener ends with this
+    /// process.
+    pub fn listen_behind(
+        &mut self,
+        id: SocketId,
+        backlog: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<()> {
+        // A lost link says so when it is listened at.
+        let _ = self.sockets.transport.driver.note_kernel_listener(socket);
+        self.listen(id, backlog)
     }
 
     /// Takes the oldest waiting connection: a new blocking socket, and the peer.

@@ -124,6 +124,18 @@ impl Driver {
         }
     }
 
+    /// Processes share what is listened at next by this socket of the kernel. A stack of this
+    /// process's own has no use for it.
+    ///
+    /// # Errors
+    /// It cannot be said.
+    pub(crate) fn note_kernel_listener(&mut self, socket: BorrowedFd<'_>) -> Result<()> {
+        match self {
+            Self::Service(driver) => driver.note_kernel_listener(socket),
+            Self::Inline(_) | Self::Paired(_) => Ok(()),
+        }
+    }
+
     /// Whether something is staged.
     pub(crate) fn has_staged(&self) -> bool {
         match self {

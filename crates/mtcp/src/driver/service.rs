@@ -339,6 +339,18 @@ impl Service {
     #[cold]
     #[inline(never)]
     pub(super) fn pair(&mut self, conn: ConnId, end: BorrowedFd<'_>) -> Result<()> {
+        self.ask_with(end, &Call::Pair(conn))
+    }
+
+    /// Processes share what is listened at next by this socket of the kernel.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_kernel_listener(&mut self, socket: BorrowedFd<'_>) -> Result<()> {
+        self.ask_with(socket, &Call::KernelListener)
+    }
+
+    /// A call with a descriptor.
+    fn ask_with(&mut self, end: BorrowedFd<'_>, call: &Call) -> Result<()> {
         let mut tries = 0..PASS_TRIES;
         while let Err(error) = self.end.pass(end) {
             let is_full = error.kind() == std::io::ErrorKind::WouldBlock;
@@ -347,7 +359,7 @@ impl Service {
             }
             self.make_room()?;
         }
-        match self.ask(&Call::Pair(conn))? {
+        match self.ask(call)? {
             Answer::Reply(reply) => reply.map(drop).map_err(Errno),
             _ => Err(self.disorder()),
         }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use ::io::poll;
-use mtcp_core::{AppStreams, ConnId, ListLimits, ListedSocket};
+use mtcp_core::{AppStreams, ConnId, ListLimits, ListedSocket, ListenerId};
 use ring::stream::HomeMemory;
 use wire::time::Instant;
 
@@ -31,6 +31,11 @@ impl Runner {
     #[inline]
     pub(crate) fn show(&mut self) {
         self.stack.show();
+    }
+
+    /// A listener has its connections in another home from now on. False: there is none.
+    pub(crate) fn move_listener(&mut self, id: ListenerId, home: u32) -> bool {
+        self.stack.move_listener(id, home).is_ok()
     }
 
     /// The process of a home is gone, and holds none of its connections any more.

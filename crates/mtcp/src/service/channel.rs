@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mtcp_core::{ConnId, Error, Event, FlowKey, Ready, Token, Undelivered};
+use ring::stream::StreamsConfig;
 
 use super::end::DaemonEnd;
 use crate::Result;
@@ -70,6 +71,10 @@ pub struct Identity {
     pub uid: u32,
 }
 
+/// Connections of a program at most: as many as its streams have numbers for.
+const MAX_SLOTS: u32 = 1 << 16;
+/// The largest buffer of one direction, bytes.
+const MAX_BUFFER: u32 = 32 << 20;
 /// So many events may wait for a program that sleeps while the link has more for us: a hand-over
 /// for each burst costs a third of what two processes on one processor do.
 const HAND_OVER_MAX: usize = 256;
@@ -127,6 +132,8 @@ pub(super) struct Channel {
     untold: VecDeque<u32>,
     /// Events published since the program was last woken.
     pub(super) unrung: u32,
+    /// The kernel's socket that stands for what it listens at next.
+    pub(super) cookie: Option<u64>,
     /// It was woken on the daemon's processor, and it has not been seen since whether it runs.
     pub(super) handed_over: bool,
 }
@@ -153,6 +160,7 @@ impl Channel {
             waiting: VecDeque::new(),
             untold: VecDeque::new(),
             unrung: 0,
+            cookie: None,
             handed_over: false,
         }
     }
@@ -387,6 +395,19 @@ impl Channel {
         slot.ready = Ready::empty();
         slot.error = None;
         true
+    }
+}
+
+/// Streams for what a program may have.
+pub(super) fn streams_config(policy: &dyn Policy) -> StreamsConfig {
+    let slots = u32::try_from(policy.connections()).unwrap_or(u32::MAX);
+    let pool = policy.memory() / 2;
+    StreamsConfig {
+        slots: slots.min(MAX_SLOTS),
+        recv_pool_bytes: pool,
+        send_pool_bytes: pool,
+        max_buffer: MAX_BUFFER,
+        prefault: 0,
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a program says, carried out: nothing is named to the stack that is not this program's.
 
 use mtcp_core::{Acks, Command, ConnId, Connect, ListenerId, Opened, OptionsId, Reply, Token};
+use rustix::net::sockopt;
 
-use super::channel::Channel;
+use super::channel::{Channel, streams_config};
+use super::kept::KeptListeners;
 use super::listeners::{Listener, Listeners};
 use super::message::{Answer, Call, Facts};
 use super::owners::{ChannelId, Owner, Owners};
@@ -18,6 +20,7 @@ pub(super) struct Desk<'a> {
     pub(super) owners: &'a mut Owners,
     pub(super) listeners: &'a mut Listeners,
     pub(super) pairs: &'a mut Pairs,
+    pub(super) kept: &'a mut KeptListeners,
     pub(super) facts: &'a Facts,
     pub(super) wall: &'a Wall,
     pub(super) id: ChannelId,
@@ -36,6 +39,10 @@ impl Desk<'_> {
             Call::Pair(name) => {
                 let paired = self.pair(name).map(|()| Reply::Done);
                 Answer::Reply(paired.map_err(|error| error.0))
+            }
+            Call::KernelListener => {
+                let noted = self.note_kernel_listener().map(|()| Reply::Done);
+                Answer::Reply(noted.map_err(|error| error.0))
             }
             Call::Facts => Answer::Facts(*self.facts),
             Call::Usage => {
@@ -108,10 +115,14 @@ impl Desk<'_> {
     fn of_listener(&mut self, id: ListenerId, command: Command) -> Result<Reply> {
         self.check_listener(id)?;
         match command {
+            Command::Leave(_) if self.keep(id) => {
+                self.channel.remove_listener();
+                Ok(Reply::Done)
+            }
             Command::Unlisten(_) | Command::Leave(_) => {
                 self.listeners.remove(id);
                 self.channel.remove_listener();
-                self.carry_out(command)
+                self.carry_out(Command::Unlisten(id))
             }
             Command::Resume { listener, token } => {
                 let ours = self.listeners.rename(listener, token);
@@ -120,6 +131,17 @@ impl Desk<'_> {
             }
             _ => self.carry_out(command),
         }
+    }
+
+    /// The program is done with a listener that other processes may have.
+    fn keep(&mut self, id: ListenerId) -> bool {
+        let streams = streams_config(&*self.channel.policy);
+        let listener = self.listeners.named(id);
+        let kept = listener.is_some_and(|one| self.kept.keep(self.runner, &one, &streams));
+        if kept {
+            self.listeners.disown(id);
+        }
+        kept
     }
 
     /// Carries out a command on the connection that the program calls `name`.
@@ -168,6 +190,15 @@ impl Desk<'_> {
         self.pairs.add(conn, self.channel.program.uid, end)
     }
 
+    /// What stands in the kernel for what the program listens at next.
+    fn note_kernel_listener(&mut self) -> Result<()> {
+        let socket = self.channel.end.take_passed().ok_or(Errno::EINVAL)?;
+        // A socket of another kind has no cookie among those that listen.
+        let cookie = sockopt::socket_cookie(&socket).map_err(|_| Errno::ENOTSOCK)?;
+        self.channel.cookie = Some(cookie);
+        Ok(())
+    }
+
     /// Ends a connection that the program is done with, unless other processes have it.
     fn end(&mut self, conn: ConnId, command: Command) -> Result<Reply> {
         if self.pairs.begin(self.runner, conn) {
@@ -196,6 +227,7 @@ impl Desk<'_> {
         else {
             return Err(Errno::EINVAL);
         };
+        let cookie = self.channel.cookie.take();
         self.channel.policy.listen(local)?;
         let addresses: Vec<_> = self.facts.addresses().collect();
         if let Some(why) = self.wall.keeps_closed(local, only_v6, &addresses) {
@@ -224,6 +256,7 @@ impl Desk<'_> {
                 token,
                 port: local.port(),
                 uid,
+                cookie,
             };
             self.listeners.set(listener);
             self.channel.add_listener();

@@ -16,9 +16,10 @@ use ring::stream::{HomeMemory, StreamsConfig};
 use wire::time::Instant;
 
 use super::attachment::Attachment;
-use super::channel::{Channel, Identity, Policy, Usage};
+use super::channel::{Channel, Identity, Policy, Usage, streams_config};
 use super::desk::Desk;
 use super::end::{Asked, DaemonEnd};
+use super::kept::KeptListeners;
 use super::listeners::Listeners;
 use super::listing::{Listing, Listings, Piece};
 use super::message::{Disorder, Facts};
@@ -38,10 +39,6 @@ const BURSTS: usize = 1;
 const BATCH: Duration = Duration::from_micros(200);
 /// How often a loop that never sleeps looks who is gone.
 const LOOK: Duration = Duration::from_millis(1);
-/// Connections of a program at most: as many as its streams have numbers for.
-const MAX_SLOTS: u32 = 1 << 16;
-/// The largest buffer of one direction, bytes.
-const MAX_BUFFER: u32 = 32 << 20;
 /// Rings of a program's channel.
 pub(super) const SHAPE: Shape = Shape {
     to_daemon: 4096,
@@ -158,6 +155,7 @@ pub struct Host {
     owners: Owners,
     listeners: Listeners,
     pairs: Pairs,
+    kept: KeptListeners,
     listings: Listings,
     /// Of programs that are gone, with connections that are not.
     homes: Vec<u32>,
@@ -197,6 +195,7 @@ impl Host {
             channels: Vec::new(),
             owners: Owners::default(),
             listeners: Listeners::default(),
+            kept: KeptListeners::default(),
             listings: Listings::default(),
             homes: Vec::new(),
             facts,
@@ -252,7 +251,8 @@ impl Host {
 
     fn is_unused(&self) -> bool {
         let is_attached = self.channels.iter().any(Option::is_some);
-        !is_attached && self.pairs.is_empty() && self.runner.stack().undelivered().connections == 0
+        let is_used = is_attached || !self.kept.is_empty() || !self.pairs.is_empty();
+        !is_used && self.runner.stack().undelivered().connections == 0
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -270,6 +270,8 @@ impl Host {
             self.looked = now;
             self.take_orders();
             self.drop_gone();
+            let homes = self.kept.look(&mut self.runner, &mut self.listeners);
+            self.homes.extend(homes);
             self.drop_homes();
             self.pairs.economize(now);
             self.list_some();
@@ -378,7 +380,7 @@ impl Host {
         };
         self.wakes.forget(channel.end.as_fd());
         let id = channel_id(at);
-        self.listeners.remove_all(id);
+        self.leave_listeners(id, &streams_config(&*channel.policy));
         self.runner.release_home(channel.home);
         for conn in channel.conns() {
             // Of what waited there, some has gone to other programs.
@@ -394,6 +396,16 @@ impl Host {
         }
         self.runner.app_gone(channel.home);
         self.homes.push(channel.home);
+    }
+
+    /// The listeners of a program that is gone: those that other processes have go on.
+    fn leave_listeners(&mut self, id: ChannelId, streams: &StreamsConfig) {
+        for listener in self.listeners.of_channel(id) {
+            match self.kept.keep(&mut self.runner, &listener, streams) {
+                true => self.listeners.disown(listener.id),
+                false => self.listeners.remove(listener.id),
+            }
+        }
     }
 
     /// Answers who wants to know of sockets, one at a time. True: somebody did.
@@ -428,6 +440,7 @@ impl Host {
             owners: &mut self.owners,
             listeners: &mut self.listeners,
             pairs: &mut self.pairs,
+            kept: &mut self.kept,
             facts: &self.facts,
             wall: &self.wall,
             id: channel_id(at),
@@ -543,19 +556,6 @@ impl Host {
                 self.handed_over |= channel.handed_over;
             }
         }
-    }
-}
-
-/// Streams for what a program may have.
-fn streams_config(policy: &dyn Policy) -> StreamsConfig {
-    let slots = u32::try_from(policy.connections()).unwrap_or(u32::MAX);
-    let pool = policy.memory() / 2;
-    StreamsConfig {
-        slots: slots.min(MAX_SLOTS),
-        recv_pool_bytes: pool,
-        send_pool_bytes: pool,
-        max_buffer: MAX_BUFFER,
-        prefault: 0,
     }
 }
 

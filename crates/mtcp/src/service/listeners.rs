@@ -18,6 +18,8 @@ pub(super) struct Listener {
     pub(super) port: u16,
     /// Whose it is.
     pub(super) uid: u32,
+    /// Which socket of the kernel stands for it, if one does (SO_COOKIE).
+    pub(super) cookie: Option<u64>,
 }
 
 /// By the token that the stack knows them by. No search takes longer where there are many.
@@ -112,8 +114,7 @@ impl Listeners {
 
     /// Whether it is this channel's.
     pub(super) fn is_of(&self, channel: ChannelId, id: ListenerId) -> bool {
-        let listener = self.token(id).and_then(|token| self.get(Token(token)));
-        listener.is_some_and(|one| one.channel == channel)
+        self.named(id).is_some_and(|one| one.channel == channel)
     }
 
     /// It is no more.
@@ -128,13 +129,23 @@ impl Listeners {
         }
     }
 
-    /// A channel has ended.
-    pub(super) fn remove_all(&mut self, channel: ChannelId) {
+    /// Those of a channel.
+    pub(super) fn of_channel(&self, channel: ChannelId) -> Vec<Listener> {
         let all = self.all.iter().flatten();
-        let of_channel = all.filter(|one| one.channel == channel);
-        let ids: Vec<ListenerId> = of_channel.map(|one| one.id).collect();
-        for id in ids {
-            self.remove(id);
+        all.filter(|one| one.channel == channel).copied().collect()
+    }
+
+    /// The one of this name.
+    pub(super) fn named(&self, id: ListenerId) -> Option<Listener> {
+        self.get(Token(self.token(id)?))
+    }
+
+    /// It is no program's any more.
+    pub(super) fn disown(&mut self, id: ListenerId) {
+        if let Some(token) = self.token(id)
+            && let Some(listener) = self.all.get_mut(token as usize).and_then(Option::as_mut)
+        {
+            listener.channel = ChannelId::NONE;
         }
     }
 }
@@ -150,6 +161,7 @@ mod tests {
             token: Token(100 + slot),
             port: 80,
             uid: channel,
+            cookie: None,
         }
     }
 
@@ -170,7 +182,17 @@ mod tests {
         assert!(!all.is_of(ChannelId(1), b.id));
         all.remove(b.id);
         assert_eq!(all.free_token(), Token(1));
-        all.remove_all(ChannelId(0));
+        all.disown(a.id);
+        assert!(!all.is_of(ChannelId(0), a.id) && all.named(a.id).is_some());
+        let left: Vec<_> = all
+            .of_channel(ChannelId(0))
+            .iter()
+            .map(|one| one.id)
+            .collect();
+        assert_eq!(left, [c.id]);
+        for id in [a.id, c.id] {
+            all.remove(id);
+        }
         assert!(all.get(Token(0)).is_none() && all.get(Token(2)).is_none());
         assert!(all.users.is_empty());
     }

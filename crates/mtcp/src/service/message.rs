@@ -51,6 +51,9 @@ pub(crate) enum Call {
     Usage,
     /// What the stack is.
     Facts,
+    /// A descriptor was passed: the kernel's socket that stands for what is listened at next. As
+    /// long as a process has it, who comes there waits.
+    KernelListener,
 }
 
 /// Addresses that a program is told of at most.

@@ -19,6 +19,7 @@ mod end;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+mod kept;
 mod listeners;
 mod listing;
 mod local;

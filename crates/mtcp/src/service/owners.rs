@@ -6,6 +6,11 @@ use mtcp_core::ConnId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChannelId(pub(super) u32);
 
+impl ChannelId {
+    /// That of no program.
+    pub(super) const NONE: Self = Self(u32::MAX);
+}
+
 /// A connection of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {

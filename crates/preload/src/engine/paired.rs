@@ -20,6 +20,7 @@ impl Engine {
         if !rules().is_some_and(Rules::is_attached) || self.is_borrowed() {
             return false;
         }
+        self.sockets.share_listener(index);
         let Some(socket) = self.sockets.get(index).cloned() else {
             return false;
         };

@@ -1,5 +1,6 @@
 //! The stack begins, listens, and ends.
 
+use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::queue::{TOLD, tell_owners, tell_refused};
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{exit, log, marks, process, real};
+use crate::{exit, log, marks, real};
 
 /// How long a server may listen without a stack. Peers connect all the same, as with the kernel. A
 /// master, which forks before long, has none.
@@ -89,10 +90,11 @@ impl Engine {
             return Ok(());
         };
         let id = socket.make(context)?;
-        if rules().is_some_and(Rules::is_attached) {
-            share_port(context, id);
-        }
-        if let Err(error) = context.listen(id, backlog) {
+        let listening = match rules().is_some_and(Rules::is_attached) {
+            true => listen_shared(context, id, backlog, index),
+            false => context.listen(id, backlog),
+        };
+        if let Err(error) = listening {
             let _ = context.close(id);
             return Err(error);
         }
@@ -257,10 +259,7 @@ impl Engine {
             .iter()
             .map(|(_, socket)| socket.clone())
             .collect();
-        // The daemon keeps for children what waits at listeners that they have, too.
-        let keeps = self.is_suspended && process::has_children();
-        let is_kept = |socket: &&Socket| keeps && matches!(socket.body, Body::Listener { .. });
-        for socket in open.iter().filter(|socket| !is_kept(socket)) {
+        for socket in &open {
             self.end(socket);
         }
         if self.pumps.look_at_all() {
@@ -310,12 +309,23 @@ fn resume_listeners(engine: &mut Engine) {
     }
 }
 
-/// The kernel has said who may have the address: processes that this one forks, or was forked by,
-/// too.
+/// The kernel has said who may have the address: all processes that have its socket. As long as one
+/// of them has it, who comes waits.
+#[cold]
 #[inline(never)]
-fn share_port(context: &mut Context, id: SocketId) {
+fn listen_shared(context: &mut Context, id: SocketId, backlog: u32, index: u32) -> Result<()> {
     // It takes this of any socket.
     let _ = context.set_option(id, SocketOption::ReusePort(true));
+    let mut names = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Socket(index));
+    match names.next() {
+        None => context.listen(id, backlog),
+        Some((fd, _)) => {
+            // SAFETY: a descriptor of the program, which names this socket: it stays open while the
+            // engine is locked.
+            let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+            context.listen_behind(id, backlog, socket)
+        }
+    }
 }
 
 /// What the thread does that starts the stack of a server.

@@ -11,6 +11,7 @@ use crate::epolls::Epolls;
 use crate::lent::Pair;
 use crate::queue::Sharing;
 use crate::relay::Pumps;
+use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::Socket;
 use crate::sockets::Sockets;
@@ -195,16 +196,19 @@ impl Engine {
             return self.staged(true);
         }
         let prepared = self.stack.prepared();
-        let is_shared = prepared.is_some_and(Prepared::is_shared);
-        let left = is_shared
-            && socket.inherited
+        let has_others = prepared.is_some_and(Prepared::is_shared);
+        let is_left = match rules().is_some_and(Rules::is_attached) {
+            true => socket.inherited || socket.shared,
+            false => socket.inherited && has_others,
+        };
+        let left = is_left
             && self
                 .context()
                 .is_some_and(|context| context.leave(id).is_ok());
         if !left {
             self.close(id);
         }
-        self.sharing.leaves |= left;
+        self.sharing.leaves |= left && has_others;
     }
 
     /// Closes a socket of the stack. What lingers has done so (`linger`), or does without the

@@ -3,8 +3,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use wire::time::Instant;
-
 use crate::arena::Slots;
 use crate::command::Options;
 use crate::config::Config;
@@ -149,8 +147,8 @@ pub(crate) struct Listeners {
     /// For each port the first of its listeners, plus one. 256 KiB that are touched where something
     /// listens.
     first: Vec<u32>,
-    /// Where others listen on, whom it was left to, and until when it is thought so.
-    left: Vec<(Listener, Instant)>,
+    /// Where others listen on, whom it was left to.
+    left: Vec<Listener>,
 }
 
 impl Listeners {
@@ -308,7 +306,7 @@ impl Listeners {
         }
         let slot = self.slots.alloc().ok_or(Error::NoMemory)?;
         self.left
-            .retain(|(left, _)| left.local.port() != listener.local.port());
+            .retain(|left| left.local.port() != listener.local.port());
         if let Some(first) = self.first.get_mut(usize::from(listener.local.port())) {
             listener.next = std::mem::replace(first, slot + 1);
         }
@@ -322,21 +320,20 @@ impl Listeners {
         })
     }
 
-    /// Others listen on where this one did, or will have begun by then.
-    pub fn leave(&mut self, slot: u32, now: Instant, until: Instant) {
-        self.left.retain(|&(_, until)| until > now);
+    /// Others listen on where this one did.
+    pub fn leave(&mut self, slot: u32) {
         let listener = self.at(slot).copied();
         if self.left.len() < LEFT_MAX.min(self.slots.capacity() as usize) {
-            self.left.extend(listener.map(|listener| (listener, until)));
+            self.left.extend(listener);
         }
         self.remove(slot);
     }
 
-    /// Whether `local` was left to others. They may not have begun yet.
-    pub fn is_left(&self, local: SocketAddr, now: Instant) -> bool {
-        self.left.iter().any(|&(left, until)| {
-            left.local.port() == local.port() && left.covers(local.ip()) && until > now
-        })
+    /// Whether `local` was left to others.
+    pub fn is_left(&self, local: SocketAddr) -> bool {
+        self.left
+            .iter()
+            .any(|left| left.local.port() == local.port() && left.covers(local.ip()))
     }
 
     pub fn remove(&mut self, slot: u32) {

@@ -120,6 +120,40 @@ fn read(h: &mut Harness, program: &mut Program, conn: ConnId) -> Vec<u8> {
     bytes[..n].to_vec()
 }
 
+/// Other processes have a listener whose program is gone: who comes waits in the meantime, also who
+/// had come before, with what was said. Nobody is told of it until somebody listens there.
+#[test]
+fn a_listener_without_a_program_keeps_who_comes_for_the_next() {
+    let mut h = harness();
+    let gone = Program::new(&mut h, 0);
+    open(&mut h, 5001);
+    h.send(seg().seq(1).ack(1).win(WIN).data(b"GET").port(5001));
+    assert_eq!(announced(&mut h).len(), 1);
+    syn(&mut h, 5002);
+    let (between, _) = add_home(&mut h.stack, 8, 0);
+    let (listener, now) = (gone.listener, h.now());
+    h.stack.release_home(gone.home);
+    h.stack.move_listener(listener, between).unwrap();
+    h.stack.app_gone(now, gone.home);
+    assert!(!resets(&mut h));
+    assert!(h.stack.remove_home(gone.home), "nothing is left there");
+    h.send(h.handshake_ack(&Handshake::default()).port(5002));
+    open(&mut h, 5003);
+    assert_eq!(announced(&mut h), [], "nobody accepts");
+    assert_eq!(h.stack.look_at_listener(listener), Some((3, false)));
+    let mut next = Program::new(&mut h, 1);
+    let waiting = announced(&mut h);
+    assert!(waiting.iter().all(|(token, _)| *token == next.token));
+    let texts = waiting
+        .iter()
+        .map(|&(_, conn)| read(&mut h, &mut next, conn));
+    assert_eq!(texts.collect::<Vec<_>>(), [&b"GET"[..], b"", b""]);
+    assert_eq!(h.stack.look_at_listener(listener), Some((0, true)));
+    h.stack.app_gone(now, between);
+    assert!(h.stack.remove_home(between) && !resets(&mut h));
+    assert_eq!(h.stack.look_at_listener(listener), None);
+}
+
 /// A worker that closes its listener, with a connection that it was told of, one that it was not
 /// told of, and one whose handshake is not complete. All of them are another's; the first bytes of
 /// the peers, also those that came out of order, and what they ended.
@@ -244,27 +278,6 @@ fn a_backup_keeps_what_comes_until_somebody_accepts() {
     assert!(waiting.len() >= 7, "{waiting:?}");
     assert!(waiting.iter().all(|(token, _)| *token == master.token));
     assert_eq!(read(&mut h, &mut master, waiting[0].1), b"");
-}
-
-/// A process that listens, forks and ends leaves its place to its child, which is about to listen.
-#[test]
-fn nobody_is_refused_while_a_child_may_be_about_to_listen() {
-    let mut h = harness();
-    let parent = Program::new(&mut h, 0);
-    parent.suspend(&mut h);
-    let now = h.now();
-    h.stack.app_gone(now, parent.home);
-    h.send(Handshake::default().syn().port(5001));
-    h.expect_nothing();
-    let child = Program::new(&mut h, 1);
-    open(&mut h, 5001);
-    assert_eq!(announced(&mut h).len(), 1);
-    // It ends, and nobody is left.
-    let now = h.now();
-    h.stack.app_gone(now, child.home);
-    assert!(resets(&mut h));
-    h.send(Handshake::default().syn().port(5002));
-    h.expect(seg().rst().ack(1).port(5002));
 }
 
 /// Where others listen, a process that has forked and ends is not waited for.

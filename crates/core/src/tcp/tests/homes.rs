@@ -78,30 +78,6 @@ fn listeners_and_connections_are_of_who_opened_them() {
     assert!(!h.stack.take_disorder(home));
 }
 
-/// Another program will listen where this one did: for a while nobody is told that there is no such
-/// port. Who waits there is told that he is not served.
-#[test]
-fn where_a_program_left_off_another_may_begin() {
-    let mut h = Harness::new();
-    let (home, _there) = add_home(&mut h.stack, 4, 0);
-    h.stack.serve(home);
-    h.listen(5, Options::default());
-    assert!(accept(&mut h, 5001).is_some());
-    let listener = h.listener();
-    h.execute(Command::Leave(listener));
-    h.transmit();
-    let reset = |(.., header, _): &(_, _, wire::tcp::TcpHeader, Vec<u8>)| {
-        header.flags.contains(wire::tcp::TcpFlags::RST)
-    };
-    assert!(std::iter::from_fn(|| h.pop()).any(|sent| reset(&sent)));
-    h.send(Handshake::default().syn().port(5002));
-    h.expect_nothing();
-    h.advance(10_001);
-    h.drain();
-    h.send(Handshake::default().syn().port(5003));
-    assert!(h.pop().is_some_and(|sent| reset(&sent)));
-}
-
 /// What a program had written arrives, then the FIN; its listener is gone, and then its home.
 #[test]
 fn what_is_left_of_a_program_that_is_gone() {

@@ -55,6 +55,7 @@ impl Host {
                 None
             }
         };
+        let deadline = [deadline, self.kept.due()].into_iter().flatten().min();
         self.sleep_with(|runner, wake| runner.sleep(deadline, wake).map(drop))
     }
 

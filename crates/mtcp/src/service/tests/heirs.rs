@@ -1,6 +1,9 @@
 //! Programs of one user that listen at one port, as processes that share a socket: who waits there
 //! is served as long as one of them is left.
 
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+
 use super::*;
 
 const PORT: u16 = 8080;
@@ -26,6 +29,13 @@ impl World {
 }
 
 impl Program {
+    /// Listens as one of those that have the kernel's socket.
+    fn share_behind(&mut self, token: u32, kernel: &TcpListener) -> ListenerId {
+        self.end.pass(kernel.as_fd()).unwrap();
+        assert_eq!(self.call(&Call::KernelListener), Ok(Reply::Done));
+        self.share(token)
+    }
+
     fn share(&mut self, token: u32) -> ListenerId {
         let options = Options {
             reuse_port: true,
@@ -112,5 +122,64 @@ fn a_suspended_listener_keeps_what_comes_for_others() {
     // Nobody holds it: peers are refused at once.
     assert_eq!(master.ask(Command::Unlisten(listener)), Ok(Reply::Done));
     assert_eq!(world.connect(PORT), Err(Errno::ECONNREFUSED));
+    world.end();
+}
+
+/// A process that has listened ends, or closes its listener, while others have the socket and do
+/// not listen yet: who came and who comes waits for them. Once nobody has it, peers are refused.
+#[test]
+fn who_comes_waits_as_long_as_a_process_has_the_socket() {
+    let mut world = World::new();
+    let kernel = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut master = world.process(1);
+    master.share_behind(5, &kernel);
+    world.ask(b"before ");
+    master.accepted();
+    world.handle.detach(1);
+    drop(master);
+    world.ask(b"between");
+    let of_nobody = |world: &World| {
+        let rows = world.sockets(Some(USER));
+        rows.iter().any(|&(_, pid, ..)| pid.is_none())
+    };
+    assert!(of_nobody(&world), "{:?}", world.sockets(None));
+    // Another user gets nothing of it, and not the port.
+    let mut other = world.program_of(USER + 1, 16);
+    assert_eq!(other.listen(PORT, 1), Err(Errno::EADDRINUSE));
+    let mut child = world.process(2);
+    let listener = child.share_behind(6, &kernel);
+    assert_eq!(child.hear_all(Token(6), 7), b"before ");
+    assert_eq!(child.hear_all(Token(6), 7), b"between");
+    assert_eq!(child.ask(Command::Leave(listener)), Ok(Reply::Done));
+    world.ask(b"later  ");
+    let mut third = world.process(3);
+    let listener = third.share_behind(7, &kernel);
+    assert_eq!(third.hear_all(Token(7), 7), b"later  ");
+    // The one that was kept is not needed any more.
+    let start = Instant::now();
+    while of_nobody(&world) {
+        assert!(start.elapsed() < DEADLINE, "{:?}", world.sockets(None));
+    }
+    drop(kernel);
+    assert_eq!(third.ask(Command::Leave(listener)), Ok(Reply::Done));
+    assert_eq!(world.connect(PORT), Err(Errno::ECONNREFUSED));
+    world.end();
+}
+
+/// The last process that has the socket ends without having listened: who waits is reset, and
+/// others are refused.
+#[test]
+fn who_waits_for_nobody_is_told() {
+    let mut world = World::new();
+    let kernel = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut master = world.process(1);
+    let listener = master.share_behind(5, &kernel);
+    assert_eq!(master.ask(Command::Leave(listener)), Ok(Reply::Done));
+    let waits = world.ask(b"hello");
+    drop(kernel);
+    let told = world.peer.read(waits, &mut [0; 8]);
+    assert_eq!(told, Err(Errno::ECONNRESET));
+    assert_eq!(world.connect(PORT), Err(Errno::ECONNREFUSED));
+    assert!(world.sockets(Some(USER)).is_empty());
     world.end();
 }
