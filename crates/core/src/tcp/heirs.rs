@@ -80,8 +80,9 @@ pub fn hand_on(tcp: &mut Tcp, slot: u32) {
     hand_on_to(tcp, slot, heirs);
 }
 
-/// The same of a listener that ends.
+/// The same of a listener that ends: what those have no room for waits where nobody accepts.
 pub fn leave_to_heirs(tcp: &mut Tcp, slot: u32) {
+    hand_on(tcp, slot);
     let heirs = tcp.setup.listeners.heirs(slot);
     hand_on_to(tcp, slot, heirs);
 }

@@ -280,6 +280,23 @@ fn a_backup_keeps_what_comes_until_somebody_accepts() {
     assert_eq!(read(&mut h, &mut master, waiting[0].1), b"");
 }
 
+/// A master keeps nothing that a worker could have, however many wait at one that ends.
+#[test]
+fn what_waits_where_one_closes_goes_to_who_accepts_and_not_to_the_master() {
+    let mut h = harness();
+    let [master, first] = [0, 1].map(|number| Program::new(&mut h, number));
+    master.suspend(&mut h);
+    for port in 5001..5006 {
+        open(&mut h, port);
+    }
+    assert_eq!(announced(&mut h).len(), 5);
+    let second = Program::new(&mut h, 2);
+    h.execute(Command::Unlisten(first.listener));
+    let waiting = announced(&mut h);
+    assert_eq!(waiting.len(), 5, "{waiting:?}");
+    assert!(waiting.iter().all(|(token, _)| *token == second.token));
+}
+
 /// Where others listen, a process that has forked and ends is not waited for.
 #[test]
 fn the_last_one_that_closes_is_the_last() {
