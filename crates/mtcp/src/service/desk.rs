@@ -1,5 +1,7 @@
 //! What a program says, carried out: nothing is named to the stack that is not this program's.
 
+use std::net::SocketAddr;
+
 use mtcp_core::{Acks, Command, ConnId, Connect, ListenerId, Opened, OptionsId, Reply, Token};
 use rustix::net::sockopt;
 
@@ -228,7 +230,11 @@ impl Desk<'_> {
             return Err(Errno::EINVAL);
         };
         let cookie = self.channel.cookie.take();
-        self.channel.policy.listen(local)?;
+        // As on Linux: who has a socket that listens accepts from it, whoever has made it.
+        let has_socket = cookie.is_some_and(|cookie| self.listeners.has_socket(local, cookie));
+        if !has_socket {
+            self.channel.policy.listen(local)?;
+        }
         let addresses: Vec<_> = self.facts.addresses().collect();
         if let Some(why) = self.wall.keeps_closed(local, only_v6, &addresses) {
             self.channel.policy.tell(&why);
@@ -237,9 +243,9 @@ impl Desk<'_> {
         if !self.channel.may_listen() {
             return Err(Errno::ENOBUFS);
         }
-        // As on Linux: who shares a port is of one user.
+        // And who shares a port otherwise is of one user.
         let uid = self.channel.program.uid;
-        options.reuse_port &= self.listeners.may_share(local.port(), uid);
+        options.reuse_port &= has_socket || self.listeners.may_share(local.port(), uid);
         let ours = self.listeners.free_token();
         self.runner.serve(self.channel.home);
         let reply = self.carry_out(Command::Listen {
@@ -249,12 +255,12 @@ impl Desk<'_> {
             backlog,
             options,
         })?;
-        if let Reply::Listening(id, local) = reply {
+        if let Reply::Listening(id, got) = reply {
             let listener = Listener {
                 channel: self.id,
                 id,
                 token,
-                port: local.port(),
+                local: SocketAddr::new(local.ip(), got.port()),
                 uid,
                 cookie,
             };

@@ -1,6 +1,7 @@
 //! The listeners of all programs.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use mtcp_core::{ListenerId, Token};
 
@@ -14,8 +15,8 @@ pub(super) struct Listener {
     pub(super) id: ListenerId,
     /// Its name with the program.
     pub(super) token: Token,
-    /// Where it listens.
-    pub(super) port: u16,
+    /// Where it listens, as its program has said, with the port that it got.
+    pub(super) local: SocketAddr,
     /// Whose it is.
     pub(super) uid: u32,
     /// Which socket of the kernel stands for it, if one does (SO_COOKIE).
@@ -65,7 +66,7 @@ impl Listeners {
     }
 
     fn count(&mut self, listener: &Listener) {
-        let users = self.users.entry(listener.port).or_default();
+        let users = self.users.entry(listener.local.port()).or_default();
         match users.iter_mut().find(|(uid, _)| *uid == listener.uid) {
             Some((_, count)) => *count += 1,
             None => users.push((listener.uid, 1)),
@@ -73,7 +74,8 @@ impl Listeners {
     }
 
     fn discount(&mut self, listener: &Listener) {
-        let Some(users) = self.users.get_mut(&listener.port) else {
+        let port = listener.local.port();
+        let Some(users) = self.users.get_mut(&port) else {
             return;
         };
         for (_, count) in users.iter_mut().filter(|(uid, _)| *uid == listener.uid) {
@@ -81,7 +83,7 @@ impl Listeners {
         }
         users.retain(|(_, count)| *count > 0);
         if users.is_empty() {
-            self.users.remove(&listener.port);
+            self.users.remove(&port);
         }
     }
 
@@ -91,6 +93,12 @@ impl Listeners {
         let users = self.users.get(&port).map(Vec::as_slice);
         let mut users = users.unwrap_or_default().iter();
         port != 0 && users.all(|(user, _)| *user == uid)
+    }
+
+    /// Whether somebody listens there by the kernel's socket of this cookie.
+    pub(super) fn has_socket(&self, local: SocketAddr, cookie: u64) -> bool {
+        let mut all = self.all.iter().flatten();
+        all.any(|one| one.cookie == Some(cookie) && one.local == local)
     }
 
     /// The one with this token.
@@ -159,7 +167,7 @@ mod tests {
             channel: ChannelId(channel),
             id: ListenerId { slot, generation },
             token: Token(100 + slot),
-            port: 80,
+            local: "10.0.0.1:80".parse().unwrap(),
             uid: channel,
             cookie: None,
         }

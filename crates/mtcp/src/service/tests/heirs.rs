@@ -31,27 +31,38 @@ impl World {
 impl Program {
     /// Listens as one of those that have the kernel's socket.
     fn share_behind(&mut self, token: u32, kernel: &TcpListener) -> ListenerId {
-        self.end.pass(kernel.as_fd()).unwrap();
-        assert_eq!(self.call(&Call::KernelListener), Ok(Reply::Done));
-        self.share(token)
+        self.try_share(token, PORT, Some(kernel)).unwrap()
     }
 
     fn share(&mut self, token: u32) -> ListenerId {
+        self.try_share(token, PORT, None).unwrap()
+    }
+
+    fn try_share(
+        &mut self,
+        token: u32,
+        port: u16,
+        kernel: Option<&TcpListener>,
+    ) -> Result<ListenerId, Errno> {
+        if let Some(kernel) = kernel {
+            self.end.pass(kernel.as_fd()).unwrap();
+            assert_eq!(self.call(&Call::KernelListener), Ok(Reply::Done));
+        }
         let options = Options {
             reuse_port: true,
             ..Options::default()
         };
         let reply = self.ask(Command::Listen {
             token: Token(token),
-            local: at("0.0.0.0", PORT),
+            local: at("0.0.0.0", port),
             only_v6: false,
             backlog: 16,
             options,
-        });
-        let Ok(Reply::Listening(id, _)) = reply else {
+        })?;
+        let Reply::Listening(id, _) = reply else {
             panic!("{reply:?}");
         };
-        id
+        Ok(id)
     }
 
     /// Accepts a connection that waits; all that the peer says on it.
@@ -181,5 +192,32 @@ fn who_waits_for_nobody_is_told() {
     assert_eq!(told, Err(Errno::ECONNRESET));
     assert_eq!(world.connect(PORT), Err(Errno::ECONNREFUSED));
     assert!(world.sockets(Some(USER)).is_empty());
+    world.end();
+}
+
+/// A master of one user makes the listener, and its workers are of another: they have the socket,
+/// and accept. Who has another socket, or none, does not, nor does it get another port by this one.
+#[test]
+fn who_has_the_socket_accepts_whoever_made_it() {
+    let mut world = World::new();
+    let kernel = TcpListener::bind("127.0.0.1:0").unwrap();
+    let another = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut master, mut worker) = (world.process(1), world.program_of(USER + 1, 16));
+    let listener = master.share_behind(5, &kernel);
+    assert_eq!(master.ask(Command::Suspend(listener)), Ok(Reply::Done));
+    world.ask(b"before");
+    let refused = [
+        (PORT, None, Errno::EADDRINUSE),
+        (PORT, Some(&another), Errno::EADDRINUSE),
+        (80, Some(&kernel), Errno::EACCES),
+    ];
+    for (port, socket, error) in refused {
+        assert_eq!(worker.try_share(6, port, socket), Err(error));
+    }
+    worker.share_behind(6, &kernel);
+    assert_eq!(worker.hear_all(Token(6), 6), b"before");
+    // A socket stands for one listener: it was for that.
+    let mut other = world.program_of(USER + 2, 16);
+    assert_eq!(other.try_share(7, PORT, None), Err(Errno::EADDRINUSE));
     world.end();
 }
