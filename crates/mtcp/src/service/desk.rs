@@ -30,9 +30,10 @@ pub(super) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    pub(super) fn on_news(&mut self, command: Command) {
-        // As in one process: a refusal means that the connection is gone, which its own event says.
-        let _ = self.execute(command);
+    /// False: it is refused. As in one process that means that the connection is gone, which its own
+    /// event says.
+    pub(super) fn on_news(&mut self, command: Command) -> bool {
+        self.execute(command).is_ok()
     }
 
     pub(super) fn on_call(&mut self, call: &Call) -> Answer {

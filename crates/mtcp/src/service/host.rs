@@ -31,8 +31,11 @@ use crate::affinity;
 use crate::runner::Runner;
 use crate::wall::Wall;
 
-/// Messages heard from a program in one turn: others have theirs, too.
-const MESSAGES: usize = 512;
+/// News heard from a program in one turn: others have theirs, too.
+const NEWS: usize = 512;
+/// News that one counts as that is refused, or a call, of which a thread has one open at a time:
+/// who says without end what comes to nothing takes little from others.
+const REFUSED: usize = 32;
 /// Bursts taken from the link in one turn.
 const BURSTS: usize = 1;
 /// How long ACKs wait for what programs answer to what they were told: as in inline mode.
@@ -364,12 +367,8 @@ impl Host {
 
     /// Hears what a program had said when it ended: at most what its ring holds.
     fn hear_last(&mut self, at: usize) {
-        for _ in 0..SHAPE.to_daemon as usize / MESSAGES {
-            // What means nothing is not worth a line any more.
-            if self.hear_one(at) != Ok(true) {
-                return;
-            }
-        }
+        // What means nothing is not worth a line any more.
+        let _ = self.hear_one(at, SHAPE.to_daemon as usize, 1);
     }
 
     /// The program is gone, or cannot be understood: what it wrote is sent, as if it had closed all
@@ -423,7 +422,7 @@ impl Host {
     fn hear(&mut self) -> bool {
         let mut heard = false;
         for at in 0..self.channels.len() {
-            match self.hear_one(at) {
+            match self.hear_one(at, NEWS, REFUSED) {
                 Ok(some) => heard |= some,
                 Err(Disorder) => self.tell_of_disorder(at, "says what means nothing"),
             }
@@ -431,7 +430,14 @@ impl Host {
         heard
     }
 
-    fn hear_one(&mut self, at: usize) -> std::result::Result<bool, Disorder> {
+    /// At most so many news; what is refused, and a call, counts as `refused` of them. True: there
+    /// was something.
+    fn hear_one(
+        &mut self,
+        at: usize,
+        most: usize,
+        refused: usize,
+    ) -> std::result::Result<bool, Disorder> {
         let Some(channel) = self.channels.get_mut(at).and_then(Option::as_mut) else {
             return Ok(false);
         };
@@ -446,17 +452,21 @@ impl Host {
             id: channel_id(at),
             channel,
         };
-        for n in 0..MESSAGES {
-            match desk.channel.end.hear()? {
-                None => return Ok(n > 0),
-                Some(Asked::News(command)) => desk.on_news(command),
+        let mut left = most;
+        while left > 0 {
+            let took = match desk.channel.end.hear()? {
+                None => break,
+                Some(Asked::News(command)) if desk.on_news(command) => 1,
+                Some(Asked::News(_)) => refused,
                 Some(Asked::Call(serial, call)) => {
                     let answer = desk.on_call(&call);
                     desk.channel.end.answer(serial, &answer)?;
+                    refused
                 }
-            }
+            };
+            left = left.saturating_sub(took);
         }
-        Ok(true)
+        Ok(left < most)
     }
 
     /// Ends the channels of programs that have written what cannot be to the memory of their

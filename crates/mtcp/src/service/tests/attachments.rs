@@ -112,3 +112,42 @@ fn a_program_binds_to_ports_that_the_stack_has() {
     handle.stop();
     daemon.join().unwrap().unwrap();
 }
+
+/// One that says much is heard a little at a time, and others in between.
+#[test]
+fn a_program_is_heard_in_pieces() {
+    let (ours, _theirs): (SimPort, SimPort) = pair(SimConfig::default()).unwrap();
+    let (mut host, handle) = assembly::host_on_port(ours.into(), &config(HOST)).unwrap();
+    let mut attach = |id| {
+        let who = Identity { id, pid: 1, uid: 0 };
+        let attachment = handle.attach(who, Arc::new(Few(8)), Arc::default());
+        host.take_orders();
+        attachment.unwrap().join().unwrap().0
+    };
+    let (mut loud, mut calling, mut quiet) = (attach(1), attach(2), attach(3));
+    let news = || {
+        Staged::from(Doorbell::Send(ConnId {
+            slot: 5,
+            generation: 0,
+        }))
+    };
+    // Whatever the ring had room for is said anew as it is heard.
+    let say = |end: &mut ProgramEnd| {
+        let said = (0..5_000).take_while(|_| end.stage(news())).count();
+        end.publish();
+        said
+    };
+    let ask = |end: &mut ProgramEnd| {
+        let asked = (0..5_000).take_while(|serial| end.stage_call(*serial, &Call::Facts));
+        let asked = asked.count();
+        end.publish();
+        asked
+    };
+    assert!(say(&mut loud) > 4_000 && ask(&mut calling) > 1_000);
+    assert!(quiet.stage_call(1, &Call::Usage));
+    quiet.publish();
+    host.work().unwrap();
+    assert!(matches!(quiet.hear(), Ok(Some(Heard::Answer(1, _)))));
+    assert!((1..=16).contains(&say(&mut loud)));
+    assert!((1..=16).contains(&ask(&mut calling)));
+}
