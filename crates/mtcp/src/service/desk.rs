@@ -30,8 +30,8 @@ pub(super) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// False: it is refused. As in one process that means that the connection is gone, which its own
-    /// event says.
+    /// False: it is refused. As in one process, that means that the connection is gone, which its
+    /// own event says.
     pub(super) fn on_news(&mut self, command: Command) -> bool {
         self.execute(command).is_ok()
     }
