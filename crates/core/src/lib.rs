@@ -51,6 +51,7 @@ pub use flow::FlowKey;
 pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
 pub use ip::link_local;
+pub use limit::RateLimiter;
 pub use listing::{ListLimits, ListedSocket};
 pub use neigh::cache::Told;
 pub use ring::stream::{AppStreams, Status, Urgent};

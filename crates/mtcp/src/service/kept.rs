@@ -1,10 +1,11 @@
 //! Listeners that no program has any more, while processes have the kernel's socket that stands for
 //! them: who comes waits for one of those to listen, as with the kernel.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use ::io::netlink;
-use mtcp_core::{Command, ListenerId};
+use mtcp_core::{Command, ListenerId, RateLimiter};
 use ring::stream::{HomeMemory, StreamsConfig};
 use wire::time::Instant;
 
@@ -16,6 +17,11 @@ const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(250);
 /// Listeners of a user that are kept at most.
 const PER_USER: usize = 16;
+/// How often a second it is looked for a user whether one is to be kept, and at once: it takes as
+/// long as many packets do.
+const LOOKS: u32 = 100;
+/// Users whose looks are counted.
+const USERS: usize = 1024;
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +41,7 @@ pub(super) struct KeptListeners {
     /// When it is looked next.
     due: Instant,
     pause: Duration,
+    looks: HashMap<u32, RateLimiter>,
     /// That nobody can say who has a socket was told.
     told: bool,
 }
@@ -62,7 +69,10 @@ impl KeptListeners {
             return false;
         };
         let of_user = self.all.iter().filter(|kept| kept.uid == listener.uid);
-        if of_user.count() >= PER_USER || !self.listening().contains(&cookie) {
+        if of_user.count() >= PER_USER
+            || !self.may_look(listener.uid, runner.now())
+            || !self.listening().contains(&cookie)
+        {
             return false;
         }
         let memory = HomeMemory::create("mtcp-streams", streams);
@@ -112,6 +122,14 @@ impl KeptListeners {
         over.iter().map(|kept| kept.home).collect()
     }
 
+    fn may_look(&mut self, uid: u32, now: Instant) -> bool {
+        if self.looks.len() >= USERS && !self.looks.contains_key(&uid) {
+            self.looks.clear();
+        }
+        let limit = || RateLimiter::new(LOOKS, LOOKS);
+        self.looks.entry(uid).or_insert_with(limit).allow(now)
+    }
+
     fn listening(&mut self) -> Vec<u64> {
         netlink::listening().unwrap_or_else(|error| {
             if !std::mem::replace(&mut self.told, true) {
@@ -122,5 +140,28 @@ impl KeptListeners {
             }
             Vec::new()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_of_one_user_are_not_those_of_another() {
+        let mut kept = KeptListeners::default();
+        let mut now = Instant::ZERO;
+        let looks = |kept: &mut KeptListeners, uid, now| {
+            let allowed = (0..1_000).filter(|_| kept.may_look(uid, now));
+            allowed.count()
+        };
+        assert_eq!(looks(&mut kept, 1, now), 100);
+        assert_eq!(looks(&mut kept, 2, now), 100);
+        now += Duration::from_millis(500);
+        assert_eq!(looks(&mut kept, 1, now), 50);
+        for uid in 0..10_000 {
+            assert!(kept.may_look(uid, now + Duration::from_secs(1)));
+        }
+        assert!(kept.looks.len() <= USERS);
     }
 }
