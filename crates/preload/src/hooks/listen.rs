@@ -63,6 +63,10 @@ fn backlog_of(asked: c_int) -> u32 {
 fn listen_on_stack(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
     engine.listen(index)?;
     engine.get_ready();
+    if engine.parent_serves {
+        // Whoever connects to it now is told by its parent's stack that nobody listens.
+        engine.start();
+    }
     if engine.stack.is_down() {
         return Err(Errno::ENETDOWN);
     }
@@ -92,9 +96,9 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     marks::never_wait(fd);
     marks::mark(fd);
     marks::mark_waiting(fd, !found.nonblocking);
-    if engine.parent_serves || rules().is_some_and(Rules::is_attached) {
-        // Whoever connects to it now is told that nobody listens, by its parent's stack or the
-        // daemon's. It is no listener yet: that it may not be one is for the program.
+    if rules().is_some_and(Rules::is_attached) {
+        // Whoever connects to it now is told by the daemon's stack that nobody listens. It is no
+        // listener yet: that it may not be one is for the program.
         engine.start();
     }
     if let Some(socket) = engine.sockets.get_mut(found.index) {
