@@ -131,9 +131,12 @@ fn move_to(tcp: &mut Tcp, place: u32, heir: u32) -> bool {
         .named_at(place, &mut tcp.shared)
         .map(|(id, _)| id.slot);
     let conn = tcp.conns.at(place, &mut tcp.shared);
-    let (Some(slot), Some(mut conn)) = (slot, conn.filter(is_untouched)) else {
+    let (Some(slot), Some(mut conn)) = (slot, conn) else {
         return false;
     };
+    if !is_untouched(&mut conn) {
+        return false;
+    }
     let Ok(stream) = move_bytes(&mut conn, slot, home) else {
         return false;
     };
@@ -161,11 +164,17 @@ fn move_to(tcp: &mut Tcp, place: u32, heir: u32) -> bool {
     true
 }
 
-/// Nothing has happened to it that only its program could have done: it is as it was announced.
-fn is_untouched(conn: &Conn<'_>) -> bool {
+/// Nothing has happened to it that only its program could have done: it is as it was announced. One
+/// that was killed may have accepted it and read or written, and not have said so.
+fn is_untouched(conn: &mut Conn<'_>) -> bool {
+    conn.sh.streams.turn_to(conn.stream);
+    let streams = &conn.sh.streams;
+    let has_read =
+        conn.cold.statistics.bytes_received > u64::from(streams.recv_unread(conn.stream));
+    let is_used = has_read || streams.send_len(conn.stream) > 0;
     let is_over = conn.hot.state.is_over() || conn.has(Flags::DETACHED);
     let is_closed = conn.has(Flags::APP_CLOSED | Flags::FIN_QUEUED) || conn.cold.read_shut;
-    !is_over && !is_closed && conn.sh.streams.send_len(conn.stream) == 0
+    !is_over && !is_closed && !is_used
 }
 
 /// The bytes of a connection are in `home` from now on: its slot there. It stays where it is if

@@ -228,6 +228,43 @@ fn what_waits_at_a_program_that_is_gone_goes_to_another() {
     assert!(h.stack.remove_home(first.home));
 }
 
+/// A worker that is killed when it has accepted, and read or written, and not said so yet: what is
+/// left of those connections is nobody's, and their peers are told.
+#[test]
+fn what_a_program_that_is_gone_has_used_goes_to_nobody() {
+    let mut h = harness();
+    let _second = Program::new(&mut h, 1);
+    let mut first = Program::new(&mut h, 0);
+    let mut used = Vec::new();
+    while used.len() < 2 {
+        let port = 5001 + used.len() as u16 * 2;
+        for port in [port, port + 1] {
+            open(&mut h, port);
+            h.send(seg().seq(1).ack(1).win(WIN).data(b"GET").port(port));
+        }
+        for (token, conn) in announced(&mut h) {
+            let (_, slot) = h.stack.stream_of(conn).unwrap();
+            if token != first.token {
+                continue;
+            }
+            match used.len() {
+                0 => assert_eq!(first.app.read(slot, &mut [0; 3]), 3),
+                _ => assert_eq!(first.app.write(slot, b"200"), 3),
+            }
+            used.push(conn);
+        }
+    }
+    let now = h.now();
+    h.stack.release_home(first.home);
+    h.stack.app_gone(now, first.home);
+    assert_eq!(announced(&mut h), []);
+    h.transmit();
+    let sent = std::iter::from_fn(|| h.pop());
+    let ends = TcpFlags::FIN | TcpFlags::RST;
+    let ended = sent.filter(|(.., header, _)| header.flags.intersects(ends));
+    assert_eq!(ended.count(), 2);
+}
+
 /// Nobody is left: peers are told, as by the kernel.
 #[test]
 fn the_last_listener_takes_with_it_who_waits() {
