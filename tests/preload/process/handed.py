@@ -81,7 +81,10 @@ def spawned(connection):
 
 def static(connection):
     os.dup2(connection.fileno(), 3)
-    os.execv(os.environ["STATIC"], ["static"])
+    os.execv(os.environ["BINARY"], ["static"])
+
+
+in_go = static
 
 
 def chrooted(connection):

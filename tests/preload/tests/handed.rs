@@ -48,23 +48,32 @@ fn is_as_on_the_kernel(case: &str) {
 
 /// The same, for a server of this user.
 fn is_as_on_the_kernel_for(user: &str, case: &str) {
-    let Some(host) = Host::new(&["python3", "cc"]) else {
+    let in_go = case == "in_go";
+    let compiler = if in_go { "go" } else { "cc" };
+    let Some(host) = Host::new(&["python3", compiler]) else {
         return;
     };
     let site = &host.site;
-    let (empty, binary) = (site.file("empty"), site.file("static"));
+    let (empty, binary) = (site.file("empty"), site.file("binary"));
     fs::create_dir(&empty).unwrap();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/process/static.c");
-    let mut cc = Command::new("cc");
-    cc.args(["-static", "-O2", source, "-o"]).arg(&binary);
-    succeed(cc);
+    let source = |name| format!("{}/process/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut build = Command::new(compiler);
+    if in_go {
+        let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/go");
+        build.env("GOCACHE", cache).args(["build", "-o"]);
+        build.arg(&binary).arg(source("goes_on.go"));
+    } else {
+        build.args(["-static", "-O2", "-o"]).arg(&binary);
+        build.arg(source("static.c"));
+    }
+    succeed(build);
     let script = site.file("handed.py");
     fs::write(&script, include_str!("../process/handed.py")).unwrap();
     fs::set_permissions(&script, Permissions::from_mode(0o644)).unwrap();
     let words = |at: IpAddr| format!("/usr/bin/python3 {} {case} {at} {PORT}", spell(&script));
     let start = |mut command: Command| {
         command.current_dir("/");
-        command.env("EMPTY", &empty).env("STATIC", &binary);
+        command.env("EMPTY", &empty).env("BINARY", &binary);
         command
     };
     let (ours, peer) = (Family::V4.ours(), Family::V4.peer());
@@ -136,6 +145,11 @@ fn a_program_that_is_run_and_waited_for_has_a_connection() {
 #[test]
 fn a_program_that_is_linked_statically_goes_on_with_a_connection() {
     is_as_on_the_kernel("static");
+}
+
+#[test]
+fn a_program_in_go_goes_on_with_a_connection() {
+    is_as_on_the_kernel("in_go");
 }
 
 #[test]
