@@ -16,6 +16,7 @@ pub mod host;
 pub mod nginx;
 pub mod resp;
 pub mod site;
+pub mod steady;
 pub mod tls;
 pub mod web;
 

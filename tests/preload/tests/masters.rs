@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use applications::host::Host;
 use applications::process::{PROMPT, wait_until};
 use applications::site::{WITHIN, spell, succeed};
+use applications::steady::children;
 use applications::web::{judge_ab, publish, same};
 use applications::{Family, Process, Site};
 use interop::process::finish;
@@ -101,15 +102,6 @@ fn pid_in(file: &Path) -> Option<Pid> {
 fn is_over(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     stat.map_or(true, |stat| stat.contains(") Z "))
-}
-
-fn children(of: Pid) -> Vec<Pid> {
-    let pid = of.as_raw_nonzero();
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let list = list.unwrap_or_default();
-    let pids = list.split_whitespace();
-    pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
-        .collect()
 }
 
 /// Both servers, on the kernel first, under the same change.

@@ -3,104 +3,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use applications::nginx::Nginx;
 use applications::process::{PROMPT, wait_until};
+use applications::steady::{
+    self, CHANGES, CLIENTS, DEADLINE, Losses, ask, children, exchange, is_silence,
+};
 use applications::web::publish;
 use applications::{Family, Process, Site, files, note};
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Clients at once, each with one request at a time, on a connection of its own.
-const CLIENTS: u64 = 16;
-/// Answers between one change and the next.
-const BETWEEN: u64 = 500;
-const CHANGES: u64 = 3;
-/// A client that has heard nothing for so long has lost its request.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// What became of the requests so far.
-#[derive(Debug, Default)]
-struct Counts {
-    answered: AtomicU64,
-    /// Ended by a server that could not answer any more, and said so: the client asks again.
-    cut: AtomicU64,
-    lost: AtomicU64,
-    over: AtomicBool,
-}
-
-impl Counts {
-    fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
-    }
-
-    fn losses(&self) -> Losses {
-        Losses {
-            cut: self.cut.load(Ordering::Relaxed),
-            lost: self.lost.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Waits for another few answers.
-    fn wait_more(&self) {
-        let enough = self.answered() + BETWEEN;
-        wait_until("requests are answered", 3 * DEADLINE, || {
-            self.answered() >= enough
-        });
-    }
-
-    /// Asks until it is over.
-    fn ask(&self, at: SocketAddr, wanted: &[u8]) {
-        while !self.over.load(Ordering::Relaxed) {
-            let answer = exchange(at);
-            let count = match &answer {
-                Ok(answer) if answer.ends_with(wanted) => &self.answered,
-                Err(error) if is_silence(error) => &self.lost,
-                _ => &self.cut,
-            };
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// What clients did not get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Losses {
-    cut: u64,
-    lost: u64,
-}
-
-/// Nobody said anything.
-fn is_silence(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-}
-
-/// Ends it, also when a test fails.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn ask(at: SocketAddr, path: &str) -> std::io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&at, DEADLINE)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
-    Ok(stream)
-}
-
-fn exchange(at: SocketAddr) -> std::io::Result<Vec<u8>> {
-    let mut stream = ask(at, "/small")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(answer)
-}
 
 /// nginx with two workers.
 struct Server {
@@ -150,13 +66,8 @@ impl Server {
     }
 
     fn workers(&self) -> Vec<i32> {
-        let master = self.master().as_raw_nonzero();
-        let path = format!("/proc/{master}/task/{master}/children");
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        children
-            .split_whitespace()
-            .map(|pid| pid.parse().unwrap())
-            .collect()
+        let workers = children(self.master()).into_iter();
+        workers.map(|pid| pid.as_raw_nonzero().get()).collect()
     }
 
     /// Whether these workers only finish what they have begun, or have ended.
@@ -170,32 +81,9 @@ impl Server {
     }
 
     /// Has `change` happen several times under load.
-    fn disturb(&self, mut change: impl FnMut() + Send) -> Losses {
+    fn disturb(&self, change: impl FnMut() + Send) -> Losses {
         let wanted = std::fs::read(self.site.lab().www().join("small")).unwrap();
-        let at = self.at;
-        let (counts, start) = (Counts::default(), Instant::now());
-        self.site.lab().peer().enter(|| {
-            thread::scope(|scope| {
-                for _ in 0..CLIENTS {
-                    scope.spawn(|| counts.ask(at, &wanted));
-                }
-                let _end = End(&counts.over);
-                for _ in 0..CHANGES {
-                    counts.wait_more();
-                    change();
-                }
-                counts.wait_more();
-            });
-        });
-        let losses = counts.losses();
-        note(&format!(
-            "{} requests answered, {} cut and {} lost in {:?}",
-            counts.answered(),
-            losses.cut,
-            losses.lost,
-            start.elapsed()
-        ));
-        losses
+        steady::disturb(&self.site, self.at, &wanted, change)
     }
 
     /// The workers die at once, and others take their places.
