@@ -11,7 +11,7 @@ needed="cc:gcc make:make pkg-config:pkg-config ip:iproute2 ethtool:ethtool curl:
 [ "${WITH_PROGRAMS:-0}" = 1 ] && needed="$needed nginx:nginx lighttpd:lighttpd apache2:apache2 haproxy:haproxy
     redis-server:redis-server redis-benchmark:redis-tools
     memcached:memcached node:nodejs wrk:wrk h2load:nghttp2-client iperf3:iperf3 python3:python3 openssl:openssl wget:wget git:git
-    qemu-x86_64:qemu-user sshd:openssh-server ssh:openssh-client socat:socat"
+    qemu-x86_64:qemu-user sshd:openssh-server ssh:openssh-client socat:socat gunicorn:gunicorn"
 missing=
 for entry in $needed; do
     program=${entry%%:*}

@@ -84,7 +84,8 @@ impl KeptListeners {
                 return false;
             }
         };
-        let moved = runner.move_listener(listener.id, home);
+        // It is there.
+        let _ = runner.move_listener(listener.id, home);
         self.all.push(Kept {
             id: listener.id,
             uid: listener.uid,
@@ -93,7 +94,7 @@ impl KeptListeners {
         });
         self.pause = LOOK_MIN;
         self.due = runner.now() + self.pause;
-        moved
+        true
     }
 
     /// Looks, if it is time, whom nobody has any more, and whom others listen instead of. Returns
