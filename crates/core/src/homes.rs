@@ -14,6 +14,7 @@ use crate::id::{ConnId, ListenerId};
 use crate::stack::Stack;
 use crate::tcp::heirs::{look, move_home};
 use crate::tcp::homes::{Programs, stream_of};
+use crate::tcp::stalled::{hand_on_stalled, note_accepting, stall_due};
 
 impl Stack {
     /// Adds a home, of which this returns the number; never 0. `owner` is for whoever
@@ -83,6 +84,23 @@ impl Stack {
     /// there is no such listener.
     pub fn look_at_listener(&self, id: ListenerId) -> Option<(u32, bool)> {
         look(&self.tcp, id)
+    }
+
+    /// Hands on what waits at listeners whose programs do not come to accept it, to others that
+    /// listen at the same place; a bounded part of it. What a program was told of and has
+    /// [accepted](AppStreams::accept) is its own.
+    pub fn hand_on_stalled(&mut self, now: Instant) {
+        hand_on_stalled(&mut self.tcp, now);
+    }
+
+    /// When [`Self::hand_on_stalled`] has something to do at the earliest.
+    pub fn stall_due(&self, now: Instant) -> Option<Instant> {
+        stall_due(&self.tcp, now)
+    }
+
+    /// The program of a listener has come to accept, and found that a connection has gone.
+    pub fn note_accepting(&mut self, id: ListenerId) {
+        note_accepting(&mut self.tcp, id);
     }
 
     /// Closes a slot that a program was told of with a connection, which has gone to another

@@ -1,27 +1,59 @@
 //! Masters with workers that share a listener, on the stack of a daemon and on the kernel: under
-//! load a worker is killed, and clients lose what they would lose there.
+//! load a worker is killed, and clients lose what they would lose there. One that is stopped, or
+//! busy for long, keeps nobody waiting whom others can serve.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
 use std::fs::{self, Permissions};
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use applications::host::Host;
 use applications::process::wait_until;
 use applications::site::{WITHIN, spell};
-use applications::steady::{CHANGES, Losses, children, disturb};
-use applications::{Family, Process, Site};
+use applications::steady::{CHANGES, Losses, ask, children, disturb, exchange};
+use applications::{Family, Process, Site, note};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PORT: u16 = 8080;
 const ANSWER: &str = "served\n";
 const WORKERS: usize = 3;
 
+/// Clients at once beside a worker that does not accept, and what each asks.
+const BESIDE: usize = 8;
+const EACH: usize = 10;
+/// How long a worker is busy, seconds: nobody else waits half as long.
+const BUSY: u64 = 8;
+
 const APPLICATION: &str = "
+import time
 def application(environment, start):
+    if environment['PATH_INFO'] == '/slow':
+        time.sleep(8)
     start('200 OK', [('Content-Type', 'text/plain')])
     return [b'served\\n']
+";
+
+const PREFORK: &str = "
+import os, socket, sys, time
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind((sys.argv[1], int(sys.argv[2])))
+listener.listen(64)
+def serve():
+    while True:
+        peer, _ = listener.accept()
+        if b'/slow' in peer.recv(4096):
+            time.sleep(8)
+        peer.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\nserved\\n')
+        peer.close()
+for _ in range(int(sys.argv[3])):
+    if os.fork() == 0:
+        serve()
+os.wait()
 ";
 
 /// A file that the server's user may read.
@@ -45,15 +77,15 @@ fn kill_one(server: &Process) {
     });
 }
 
-/// What is lost on the kernel, and on the stack of a daemon.
-fn compared(
+/// Does `what` with a server on the kernel, and with the same on the stack of a daemon.
+fn both<T>(
     needed: &[&str],
     words: impl Fn(&Site, IpAddr) -> String,
-    change: fn(&Process),
-) -> Option<[Losses; 2]> {
+    what: impl Fn(&Site, SocketAddr, &Process) -> T,
+) -> Option<[T; 2]> {
     let host = Host::new(needed)?;
     let site = &host.site;
-    let losses = [false, true].map(|on_ours| {
+    let done = [false, true].map(|on_ours| {
         let family = Family::V4;
         let at = if on_ours {
             family.ours()
@@ -71,10 +103,77 @@ fn compared(
         wait_until("all workers", WITHIN, || {
             children(master(&server)).len() == WORKERS
         });
-        let change = || change(&server);
-        disturb(site, SocketAddr::new(at, PORT), ANSWER.as_bytes(), change)
+        what(site, SocketAddr::new(at, PORT), &server)
     });
-    Some(losses)
+    Some(done)
+}
+
+/// What is lost on the kernel, and on the stack of a daemon.
+fn compared(
+    needed: &[&str],
+    words: impl Fn(&Site, IpAddr) -> String,
+    change: fn(&Process),
+) -> Option<[Losses; 2]> {
+    both(needed, words, |site, at, server| {
+        disturb(site, at, ANSWER.as_bytes(), || change(server))
+    })
+}
+
+/// The longest that one of many clients waits for an answer.
+fn slowest(site: &Site, at: SocketAddr) -> Duration {
+    let ask_some = || {
+        let asked = (0..EACH).map(|_| {
+            let start = Instant::now();
+            let answer = exchange(at).unwrap();
+            assert!(answer.ends_with(ANSWER.as_bytes()), "{answer:?}");
+            start.elapsed()
+        });
+        asked.max().unwrap()
+    };
+    let slowest = site.lab().peer().enter(|| {
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..BESIDE).map(|_| scope.spawn(ask_some)).collect();
+            let times = clients.into_iter().map(|client| client.join().unwrap());
+            times.max().unwrap()
+        })
+    });
+    note(&format!("the slowest answer took {slowest:?}"));
+    slowest
+}
+
+/// One worker is stopped, and goes on later. (Where workers wait in accept(2), Linux wakes one of
+/// them, which may be that one: then nobody is served. Those of gunicorn poll.)
+fn beside_a_stopped_one(site: &Site, at: SocketAddr, server: &Process) -> Duration {
+    let workers = children(master(server));
+    slowest(site, at);
+    kill_process(workers[0], Signal::STOP).unwrap();
+    let beside = slowest(site, at);
+    kill_process(workers[0], Signal::CONT).unwrap();
+    // It serves again: were the others stopped, it would be alone.
+    for &other in &workers[1..] {
+        kill_process(other, Signal::STOP).unwrap();
+    }
+    let alone = slowest(site, at);
+    for &other in &workers[1..] {
+        kill_process(other, Signal::CONT).unwrap();
+    }
+    beside.max(alone)
+}
+
+/// One worker has a request that takes long.
+fn beside_a_busy_one(site: &Site, at: SocketAddr, _: &Process) -> Duration {
+    let mut slow = site.lab().peer().enter(|| ask(at, "/slow").unwrap());
+    let beside = slowest(site, at);
+    let mut answer = Vec::new();
+    slow.read_to_end(&mut answer).unwrap();
+    assert!(answer.ends_with(ANSWER.as_bytes()), "{answer:?}");
+    beside
+}
+
+/// Nobody has waited for the worker that does not accept.
+fn nobody_waits(slowest: [Duration; 2]) {
+    let limit = Duration::from_secs(BUSY / 2);
+    assert!(slowest.iter().all(|&one| one < limit), "{slowest:?}");
 }
 
 /// A worker that has one connection at a time takes no more with it.
@@ -87,14 +186,42 @@ fn is_one_a_kill([plain, ours]: [Losses; 2]) {
     }
 }
 
+fn gunicorn(site: &Site, at: IpAddr) -> String {
+    write(site, "application.py", APPLICATION);
+    let directory = spell(site.lab().files());
+    format!("gunicorn -w {WORKERS} -b {at}:{PORT} --chdir {directory} application")
+}
+
+/// Workers that wait in accept(2), as the first servers did.
+fn simple(site: &Site, at: IpAddr) -> String {
+    let file = write(site, "prefork.py", PREFORK);
+    format!("/usr/bin/python3 {file} {at} {PORT} {WORKERS}")
+}
+
 #[test]
 fn a_killed_worker_of_gunicorn_takes_what_it_had_accepted() {
-    let words = |site: &Site, at: IpAddr| {
-        write(site, "application.py", APPLICATION);
-        let directory = spell(site.lab().files());
-        format!("gunicorn -w {WORKERS} -b {at}:{PORT} --chdir {directory} application")
-    };
-    if let Some(losses) = compared(&["gunicorn"], words, kill_one) {
+    if let Some(losses) = compared(&["gunicorn"], gunicorn, kill_one) {
         is_one_a_kill(losses);
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_stopped_worker_of_gunicorn() {
+    if let Some(slowest) = both(&["gunicorn"], gunicorn, beside_a_stopped_one) {
+        nobody_waits(slowest);
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_busy_worker_of_gunicorn() {
+    if let Some(slowest) = both(&["gunicorn"], gunicorn, beside_a_busy_one) {
+        nobody_waits(slowest);
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_busy_worker_that_waits_in_accept() {
+    if let Some(slowest) = both(&["python3"], simple, beside_a_busy_one) {
+        nobody_waits(slowest);
     }
 }

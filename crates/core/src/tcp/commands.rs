@@ -191,6 +191,9 @@ impl Tcp {
         if !conn.hot.ready.is_empty() {
             conn.sh.queues.push_news(conn.place);
         }
+        if let Some(listener) = self.setup.listeners.at_mut(conn.cold.listener) {
+            listener.pace.accept();
+        }
         leave_backlog(&mut conn, &mut self.setup.listeners);
         self.survivors
             .bequeath(id.slot, &mut self.conns, &mut self.shared);

@@ -30,6 +30,7 @@ pub fn resume(tcp: &mut Tcp, id: ListenerId, token: Token) -> Result<Reply, Erro
     let slot = tcp.setup.listeners.resolve(id)?;
     if let Some(entry) = tcp.setup.listeners.at_mut(slot) {
         (entry.is_backup, entry.token) = (false, token);
+        entry.pace.accept();
     }
     begin_accepting(tcp, slot);
     Ok(Reply::Done)
@@ -67,38 +68,42 @@ pub fn look(tcp: &Tcp, id: ListenerId) -> Option<(u32, bool)> {
 }
 
 /// Hands what waits at a listener on to others at the same place, as far as they have room for it:
-/// to those where programs accept, and where this one ends, to any.
+/// to those where programs accept, those that have stalled last, and where this one ends, to any.
 pub fn hand_on(tcp: &mut Tcp, slot: u32) {
-    let accepts = |heir: &u32| {
-        tcp.setup
-            .listeners
-            .at(*heir)
-            .is_some_and(|at| !at.is_backup)
-    };
-    let heirs = tcp.setup.listeners.heirs(slot);
-    let heirs = heirs.into_iter().filter(accepts).collect();
-    hand_on_to(tcp, slot, heirs);
+    let heirs = tcp.setup.listeners.heirs_that_accept(slot);
+    hand_on_to(tcp, slot, &heirs);
+    let is_backup = |heir: &u32| tcp.setup.listeners.at(*heir).is_some_and(|at| at.is_backup);
+    let mut heirs = tcp.setup.listeners.heirs(slot);
+    heirs.retain(|heir| !is_backup(heir));
+    hand_on_to(tcp, slot, &heirs);
 }
 
 /// The same of a listener that ends: what those have no room for waits where nobody accepts.
 pub fn leave_to_heirs(tcp: &mut Tcp, slot: u32) {
     hand_on(tcp, slot);
     let heirs = tcp.setup.listeners.heirs(slot);
-    hand_on_to(tcp, slot, heirs);
+    hand_on_to(tcp, slot, &heirs);
 }
 
-fn hand_on_to(tcp: &mut Tcp, slot: u32, heirs: Vec<u32>) {
-    let Some(&first) = heirs.first() else {
-        return;
-    };
-    tcp.setup().hand_on_half_open(slot, first);
-    for (n, place) in waiting_at(tcp, slot).into_iter().enumerate() {
+fn hand_on_to(tcp: &mut Tcp, slot: u32, heirs: &[u32]) {
+    if let Some(&first) = heirs.first() {
+        tcp.setup().hand_on_half_open(slot, first);
+        hand_on_some(tcp, slot, heirs, usize::MAX);
+    }
+}
+
+/// Hands the oldest connections that wait at a listener on, so many at most. How many were looked
+/// at. There is an heir.
+pub fn hand_on_some(tcp: &mut Tcp, slot: u32, heirs: &[u32], most: usize) -> usize {
+    let oldest = oldest_at(tcp, slot, most);
+    for (n, &place) in oldest.iter().enumerate() {
         // In turn, each with the others behind it.
         let in_turn = heirs.iter().cycle().skip(n % heirs.len());
         let _ = in_turn
             .take(heirs.len())
             .any(|&heir| move_to(tcp, place, heir));
     }
+    oldest.len()
 }
 
 /// What was announced of a listener where nobody accepts any more waits in the stack again.
@@ -110,13 +115,19 @@ fn take_back(tcp: &mut Tcp, slot: u32) {
 
 /// The places of the connections that wait at a listener, in order.
 fn waiting_at(tcp: &Tcp, slot: u32) -> Vec<u32> {
+    oldest_at(tcp, slot, usize::MAX)
+}
+
+/// Those of the first so many.
+fn oldest_at(tcp: &Tcp, slot: u32, most: usize) -> Vec<u32> {
     let listener = tcp.setup.listeners.at(slot);
     let first = listener.and_then(|listener| listener.waiting.front().zip(Some(listener.waiting)));
     let Some((first, list)) = first else {
         return Vec::new();
     };
     let links = &tcp.shared.queues.backlog;
-    std::iter::successors(Some(first), |&place| list.next(links, place)).collect()
+    let all = std::iter::successors(Some(first), |&place| list.next(links, place));
+    all.take(most).collect()
 }
 
 /// The connection at `place` waits at the listener `heir` from now on, as if it had come there.
@@ -181,15 +192,18 @@ fn is_untouched(conn: &mut Conn<'_>) -> bool {
 /// that is its home, and its program does not know of it.
 fn move_bytes(conn: &mut Conn<'_>, slot: u32, home: u32) -> Result<u32, StreamError> {
     let (from, streams) = (conn.stream, &mut conn.sh.streams);
-    if streams.home_of(from) == home && streams.app_released(from) {
+    let is_untold = streams.app_released(from);
+    if streams.home_of(from) == home && is_untold {
         return Ok(from);
     }
     let limits = streams.homes().limits(from).ok_or(StreamError::NotOpen)?;
     let into = streams.reserve_in(home, slot, limits)?;
-    let copied = streams.homes().copy_received(from, into);
-    if copied.is_err() {
-        streams.homes().abandon(into);
-        return copied.map(|()| into);
+    let mut homes = streams.homes();
+    let copied = homes.copy_received(from, into);
+    // From here on the program that was told of it does not get it, or has accepted it meanwhile.
+    if copied.is_ok() && (is_untold || homes.withdraw(from)) {
+        return Ok(into);
     }
-    Ok(into)
+    homes.abandon(into);
+    Err(copied.err().unwrap_or(StreamError::Held))
 }

@@ -54,6 +54,7 @@ mod segment;
 mod send;
 mod setup;
 mod shared;
+pub(crate) mod stalled;
 mod stamps;
 mod state;
 mod statistics;

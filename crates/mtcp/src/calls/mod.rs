@@ -88,7 +88,7 @@ impl Sockets {
     pub(crate) fn levels(&mut self) -> Levels<'_> {
         Levels {
             table: &self.table,
-            listeners: &self.listeners,
+            listeners: &mut self.listeners,
             pipes: &self.pipes,
             transport: &mut self.transport,
             as_original: self.settings.one_event_per_entry,

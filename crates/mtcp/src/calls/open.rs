@@ -131,12 +131,18 @@ impl Sockets {
         id: SocketId,
         listener: u32,
     ) -> Option<Result<(SocketId, SocketAddr)>> {
-        let &waiting = self.listeners.get(listener)?.queue.front()?;
+        let waiting = loop {
+            let waiting = self.listeners.front(listener)?;
+            if self.transport.streams.accept(waiting.conn.slot) {
+                break waiting;
+            }
+            // Another program has got it.
+            self.listeners.pop(listener);
+            self.transport.refuse([waiting.conn]);
+        };
         let accepted = self.accept_waiting(id, waiting);
-        if accepted.is_ok()
-            && let Some(listener) = self.listeners.get_mut(listener)
-        {
-            listener.queue.pop_front();
+        if accepted.is_ok() {
+            self.listeners.pop(listener);
         }
         Some(accepted)
     }

@@ -22,7 +22,7 @@ const OVER: Events = READABLE
 #[derive(Debug)]
 pub(crate) struct Levels<'a> {
     pub(crate) table: &'a Table,
-    pub(crate) listeners: &'a Listeners,
+    pub(crate) listeners: &'a mut Listeners,
     pub(crate) pipes: &'a Pipes,
     pub(crate) transport: &'a mut Transport,
     /// As the original mTCP reports it.
@@ -53,7 +53,7 @@ impl Levels<'_> {
 
     /// Everything that is true of `id`, as far as it is `wanted`.
     #[inline]
-    fn all(&self, id: SocketId, wanted: Events) -> Events {
+    fn all(&mut self, id: SocketId, wanted: Events) -> Events {
         let Ok(socket) = self.table.get(id) else {
             return Events::empty();
         };
@@ -70,13 +70,25 @@ impl Levels<'_> {
             }
             // Neither connected nor listening: Linux has always said so.
             Body::Idle => WRITABLE | Events::HUP,
-            Body::Listener(index) if self.listeners.has_waiting(index) => READABLE,
+            Body::Listener(index) if self.has_waiting(index) => READABLE,
             Body::Listener(_) => Events::empty(),
             Body::Stream(conn) => {
                 let low_water = self.table.recv_low_water(id, socket.flags);
                 stream(&self.transport.streams, socket, conn, low_water, wanted)
             }
         }
+    }
+
+    /// Whether somebody waits at a listener whom no other program has got.
+    fn has_waiting(&mut self, index: u32) -> bool {
+        while let Some(waiting) = self.listeners.front(index) {
+            if !self.transport.streams.is_withdrawn(waiting.conn.slot) {
+                return true;
+            }
+            self.listeners.pop(index);
+            self.transport.refuse([waiting.conn]);
+        }
+        false
     }
 
     /// `id` is not writable and someone wants it to be: has the stack tell when it is. Returns what

@@ -38,6 +38,22 @@ impl Runner {
         self.stack.move_listener(id, home).is_ok()
     }
 
+    /// Has what waits where programs do not come to accept go to others that listen at the same
+    /// place.
+    pub(crate) fn hand_on_stalled(&mut self) {
+        self.stack.hand_on_stalled(self.now);
+    }
+
+    /// When that has something to do at the earliest.
+    pub(crate) fn stall_due(&self) -> Option<Instant> {
+        self.stack.stall_due(self.now)
+    }
+
+    /// A program has come to accept, and found that what waited has gone.
+    pub(crate) fn note_accepting(&mut self, id: ListenerId) {
+        self.stack.note_accepting(id);
+    }
+
     /// The process of a home is gone, and holds none of its connections any more.
     pub(crate) fn release_home(&mut self, home: u32) {
         self.stack.release_home(home);

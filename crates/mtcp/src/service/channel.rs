@@ -84,6 +84,15 @@ const HAND_OVER_MIN: usize = 64;
 /// Closed connections of a program that are known, the youngest.
 const CLOSING: usize = 1 << 16;
 
+/// Who takes what comes on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taker {
+    /// The program has it, and calls its socket so.
+    Program(Token),
+    /// It waits at the listener that the stack knows by this token.
+    Listener(Token),
+}
+
 /// A connection of the program.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -92,11 +101,28 @@ struct Slot {
     /// Its name with the program: its slot in the streams there, and how many connections the
     /// program had had before.
     name: ConnId,
-    /// The program's name of the socket; `None`: it waits at a listener.
-    token: Option<Token>,
+    taker: Taker,
     /// What has not been told of it, for want of room.
     ready: Ready,
     error: Option<Error>,
+}
+
+impl Slot {
+    /// The program's name of the socket, if it has one.
+    fn token(&self) -> Token {
+        match self.taker {
+            Taker::Program(token) => token,
+            Taker::Listener(_) => Token::NONE,
+        }
+    }
+
+    /// The stack's token of the listener where it waits, as far as the program has said.
+    fn waits_at(&self) -> Option<Token> {
+        match self.taker {
+            Taker::Program(_) => None,
+            Taker::Listener(token) => Some(token),
+        }
+    }
 }
 
 /// A connection that waits at a listener, and the program has not been told of it.
@@ -197,9 +223,9 @@ impl Channel {
         self.usage.connections.store(shown(count), Relaxed);
     }
 
-    /// A connection, with its bytes in this slot of the streams, is its own from now on; `token`:
-    /// unless it waits at a listener. Returns its name with the program.
-    pub(super) fn add(&mut self, conn: ConnId, slot: u32, token: Option<Token>) -> ConnId {
+    /// A connection, with its bytes in this slot of the streams, is its own from now on. Returns
+    /// its name with the program.
+    pub(super) fn add(&mut self, conn: ConnId, slot: u32, taker: Taker) -> ConnId {
         let name = ConnId {
             slot,
             generation: self.serial,
@@ -214,7 +240,7 @@ impl Channel {
             *place = Some(Slot {
                 conn,
                 name,
-                token,
+                taker,
                 ready: Ready::empty(),
                 error: None,
             });
@@ -238,24 +264,24 @@ impl Channel {
     #[inline]
     pub(super) fn look(&self, name: ConnId) -> Option<(ConnId, bool)> {
         let slot = self.slots.get(name.slot as usize)?.as_ref()?;
-        (slot.name == name).then_some((slot.conn, slot.token.is_none()))
+        (slot.name == name).then_some((slot.conn, slot.waits_at().is_some()))
     }
 
-    /// The program gives back a connection that went to another one before it accepted it.
-    pub(super) fn forget(&mut self, name: ConnId) {
-        if self.conn(name).is_some()
-            && let Some(place) = self.slots.get_mut(name.slot as usize)
-        {
-            *place = None;
-            self.count_connections(self.connections.saturating_sub(1));
-        }
+    /// The program gives back a connection that went to another one before it accepted it. The
+    /// listener where that waited.
+    pub(super) fn forget(&mut self, name: ConnId) -> Option<Token> {
+        let listener = self.slot(name)?.waits_at();
+        *self.slots.get_mut(name.slot as usize)? = None;
+        self.count_connections(self.connections.saturating_sub(1));
+        listener
     }
 
-    /// The program takes a connection that waits. `None`: there is none of this name.
-    pub(super) fn accept(&mut self, name: ConnId, token: Token) -> Option<ConnId> {
-        let slot = self.slot(name).filter(|slot| slot.token.is_none())?;
-        slot.token = Some(token);
-        Some(slot.conn)
+    /// The program takes a connection that waits, and where. `None`: there is none of this name.
+    pub(super) fn accept(&mut self, name: ConnId, token: Token) -> Option<(ConnId, Token)> {
+        let slot = self.slot(name)?;
+        let listener = slot.waits_at()?;
+        slot.taker = Taker::Program(token);
+        Some((slot.conn, listener))
     }
 
     /// The program is done with a connection. `None`: there is none of this name.
@@ -330,7 +356,7 @@ impl Channel {
         };
         let event = Event::Ready {
             conn: slot.name,
-            token: slot.token.unwrap_or(Token::NONE),
+            token: slot.token(),
             ready,
             error,
         };
@@ -385,7 +411,7 @@ impl Channel {
         };
         let event = Event::Ready {
             conn: slot.name,
-            token: slot.token.unwrap_or(Token::NONE),
+            token: slot.token(),
             ready: slot.ready,
             error: slot.error,
         };

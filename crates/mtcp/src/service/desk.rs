@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use mtcp_core::{Acks, Command, ConnId, Connect, ListenerId, Opened, OptionsId, Reply, Token};
 use rustix::net::sockopt;
 
-use super::channel::{Channel, streams_config};
+use super::channel::{Channel, Taker, streams_config};
 use super::kept::KeptListeners;
 use super::listeners::{Listener, Listeners};
 use super::message::{Answer, Call, Facts};
@@ -82,8 +82,13 @@ impl Desk<'_> {
                     return Err(Errno::EINVAL);
                 }
                 self.conn(conn)?;
-                let conn = self.channel.accept(conn, token).ok_or(Errno::EBADF)?;
-                self.carry_out(Command::Accept { conn, token })
+                let accepted = self.channel.accept(conn, token);
+                let (conn, listener) = accepted.ok_or(Errno::EBADF)?;
+                let done = self.carry_out(Command::Accept { conn, token });
+                if done.is_err() {
+                    self.note_accepting(listener);
+                }
+                done
             }
             Command::Close(name) => {
                 let conn = self.remove(name)?;
@@ -175,13 +180,22 @@ impl Desk<'_> {
     fn remove(&mut self, name: ConnId) -> Result<ConnId> {
         if self.conn(name).is_err() {
             // Of what has gone, it gives the slot back.
-            self.channel.forget(name);
+            if let Some(listener) = self.channel.forget(name) {
+                self.note_accepting(listener);
+            }
             self.runner.close_abandoned(self.channel.home, name.slot);
             return Err(Errno::EBADF);
         }
         let conn = self.channel.remove(name).ok_or(Errno::EBADF)?;
         self.owners.clear(conn);
         Ok(conn)
+    }
+
+    /// The program has come to accept from a listener, and found nobody where somebody waited.
+    fn note_accepting(&mut self, listener: Token) {
+        if let Some(listener) = self.listeners.get(listener) {
+            self.runner.note_accepting(listener.id);
+        }
     }
 
     /// Other processes have a connection, too. One that waits at a listener may go to another
@@ -301,7 +315,7 @@ impl Desk<'_> {
             .stack()
             .stream_of(opened.conn)
             .ok_or(Errno::EBADF)?;
-        let name = self.channel.add(opened.conn, slot, Some(token));
+        let name = self.channel.add(opened.conn, slot, Taker::Program(token));
         let owner = Owner {
             channel: self.id,
             slot,

@@ -16,7 +16,7 @@ use ring::stream::{HomeMemory, StreamsConfig};
 use wire::time::Instant;
 
 use super::attachment::Attachment;
-use super::channel::{Channel, Identity, Policy, Usage, streams_config};
+use super::channel::{Channel, Identity, Policy, Taker, Usage, streams_config};
 use super::desk::Desk;
 use super::end::{Asked, DaemonEnd};
 use super::kept::KeptListeners;
@@ -275,6 +275,7 @@ impl Host {
             self.drop_gone();
             let homes = self.kept.look(&mut self.runner, &mut self.listeners);
             self.homes.extend(homes);
+            self.runner.hand_on_stalled();
             self.drop_homes();
             self.pairs.economize(now);
             self.list_some();
@@ -546,7 +547,7 @@ impl Host {
         if home != channel.home || !channel.has_room() {
             return false;
         }
-        let name = channel.add(conn, slot, None);
+        let name = channel.add(conn, slot, Taker::Listener(listener));
         let owner = Owner {
             channel: found.channel,
             slot,

@@ -98,10 +98,16 @@ impl Listeners {
         self.listeners.remove(index)
     }
 
-    /// Whether somebody waits there.
-    pub(crate) fn has_waiting(&self, index: u32) -> bool {
-        self.get(index)
-            .is_some_and(|listener| !listener.queue.is_empty())
+    /// The oldest connection that waits there.
+    pub(crate) fn front(&self, index: u32) -> Option<Waiting> {
+        self.get(index)?.queue.front().copied()
+    }
+
+    /// The oldest is not among them any more.
+    pub(crate) fn pop(&mut self, index: u32) {
+        if let Some(listener) = self.get_mut(index) {
+            listener.queue.pop_front();
+        }
     }
 
     /// A connection has come to the listener with this token. Returns its socket; `None`: it was
@@ -133,7 +139,7 @@ mod tests {
         let mut listeners = Listeners::default();
         let (index, token) = listeners.add(SocketId(7));
         assert_eq!(listeners.arrived(token, waiting), Some(SocketId(7)));
-        assert!(listeners.has_waiting(index));
+        assert_eq!(listeners.front(index).unwrap().conn, conn);
         listeners.remove(index);
         assert_eq!(listeners.arrived(token, waiting), None);
         let (again, successor) = listeners.add(SocketId(8));

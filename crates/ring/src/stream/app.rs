@@ -10,6 +10,7 @@ use crate::sync::fence;
 
 use super::lane::{self, Reader, Writer};
 use super::marks::{Ahead, Mark};
+use super::offer;
 use super::plan::{HomeMemory, HomePlan, Parts};
 use super::record::{Record, Unsent};
 use super::shared::Shared;
@@ -487,6 +488,21 @@ impl AppStreams {
             // Release: everything we did to the slot has happened.
             record.app.released.store(granted, Release);
         }
+    }
+
+    /// The application takes the connection in a slot that it was told of. False: the stack has
+    /// given that to another program, and the slot is to be released.
+    #[inline]
+    pub fn accept(&mut self, slot: u32) -> bool {
+        self.shared.records.record(slot).is_some_and(offer::take)
+    }
+
+    /// The stack has given the connection in a slot that the application was told of to another
+    /// program.
+    #[inline]
+    pub fn is_withdrawn(&self, slot: u32) -> bool {
+        let record = self.shared.records.record(slot);
+        record.is_some_and(offer::is_withdrawn)
     }
 
     /// The application holds the slot.

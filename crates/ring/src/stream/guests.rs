@@ -6,6 +6,7 @@ use super::guest::Guest;
 use super::marks::Mark;
 use super::memory::Memory;
 use super::plan::HomeMemory;
+use super::record::Record;
 use super::side::Side;
 
 /// Slots of a home, as a power of two.
@@ -83,6 +84,11 @@ impl Guests {
 
     pub(super) fn home(&mut self, home: u32) -> Option<&mut Guest> {
         self.homes.get_mut(home as usize)?.as_deref_mut()
+    }
+
+    /// The record that the program of a slot sees.
+    pub(super) fn seen(&self, slot: u32) -> Option<&Record> {
+        self.at(slot)?.seen.record(slot_in_home(slot))
     }
 
     pub(super) fn seen_mark(&self, slot: u32) -> Option<&Mark> {

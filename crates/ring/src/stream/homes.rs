@@ -8,6 +8,7 @@ use super::config::Limits;
 use super::error::StreamError;
 use super::guests::{NOBODY, home_of, slot_in_home, slot_of};
 use super::lane::Writer;
+use super::offer;
 use super::plan::HomeMemory;
 use super::record::{Record, held};
 use super::side::AT_EASE;
@@ -82,6 +83,13 @@ impl Homes<'_> {
             }
         }
         true
+    }
+
+    /// Takes back the connection in a slot that a program was told of. False: the program has taken
+    /// it. What it writes there against the rules concerns its own connections: it keeps one, or
+    /// cannot use it.
+    pub fn withdraw(&mut self, slot: u32) -> bool {
+        self.0.guests.seen(slot).is_some_and(offer::withdraw)
     }
 
     /// A slot of a home whose program has written what cannot be, since this was last asked. The

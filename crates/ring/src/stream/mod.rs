@@ -63,6 +63,7 @@ mod lane;
 mod marks;
 mod memory;
 mod moved;
+mod offer;
 mod pieces;
 mod plan;
 mod record;

@@ -118,6 +118,7 @@ const fn layout() -> u64 {
         offset_of!(Record, stack.unsent_low_water),
         offset_of!(Record, stack.status),
         offset_of!(Record, stack.granted),
+        offset_of!(Record, stack.open),
         offset_of!(Record, stack.send_outgrown),
         offset_of!(Record, app.send),
         offset_of!(Record, app.recv),

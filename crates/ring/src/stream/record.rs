@@ -51,7 +51,8 @@ pub(super) struct StackWords {
     /// How often the slot was granted. The application holds it while this and `released` differ,
     /// by one.
     pub(super) granted: AtomicU8,
-    /// Not 0 from `reserve` to `close`; nobody else's business.
+    /// Not 0 from `reserve` to `close`; nobody else's business. In the memory of another process it
+    /// is who takes what waits (`offer`), and written by both.
     pub(super) open: AtomicU8,
     /// Not 0: the receive direction has outgrown blocks.
     pub(super) recv_outgrown: AtomicU8,

@@ -9,6 +9,7 @@ use super::config::{Limits, PoolUse};
 use super::error::StreamError;
 use super::guests::Guests;
 use super::lane::{Reader, Writer};
+use super::offer::offer;
 use super::pieces::Pieces;
 use super::record::{OPEN, OPEN_ELSEWHERE, Record, held};
 use super::shared::Shared;
@@ -179,6 +180,9 @@ impl StackStreams {
         if slot >= self.slots {
             // What is the stack's until now, the application finds.
             self.show_slot(slot);
+            if let Some(seen) = self.guests.seen(slot) {
+                offer(seen);
+            }
         }
         let granted = record.stack.granted.load(Relaxed);
         // Release: the application finds the slot as we have prepared it.

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use wire::time::Instant;
 
 use crate::arena::Slots;
 use crate::command::Options;
@@ -11,6 +14,7 @@ use crate::id::{ListenerId, Token};
 use crate::list::{Link, List};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::setup::fast_open::PendingOpens;
+use crate::tcp::setup::pace::Pace;
 
 /// Half-open records that a listener may have even if its backlog is smaller.
 const MIN_HALF_OPEN: u32 = 64;
@@ -34,6 +38,8 @@ pub(crate) struct Listener {
     pub pending: PendingOpens,
     /// It gets connections only where nobody else listens, and nobody accepts them there.
     pub is_backup: bool,
+    /// Whether its program comes to accept.
+    pub pace: Pace,
     /// It shares its port with others that do (SO_REUSEPORT).
     shares: bool,
     /// The next listener on the same port, plus one.
@@ -61,6 +67,7 @@ impl Listener {
             half_open: 0,
             pending: PendingOpens::default(),
             is_backup: false,
+            pace: Pace::default(),
             shares: options.reuse_port,
             next: 0,
         }
@@ -121,8 +128,13 @@ impl Listener {
     }
 
     /// How little one more is welcome.
-    fn load(&self) -> (bool, u32) {
-        (self.is_backup, self.waiting.len())
+    fn load(&self) -> (bool, bool, u32) {
+        (self.is_backup, self.pace.is_stalled, self.waiting.len())
+    }
+
+    /// Its program accepts, as far as is known.
+    fn accepts(&self) -> bool {
+        !self.is_backup && !self.pace.is_stalled
     }
 
     pub fn may_take_syn(&self) -> bool {
@@ -149,6 +161,8 @@ pub(crate) struct Listeners {
     first: Vec<u32>,
     /// Where others listen on, whom it was left to.
     left: Vec<Listener>,
+    /// Of programs that may share their places: those where connections wait, and maybe others.
+    watched: Vec<u32>,
 }
 
 impl Listeners {
@@ -158,6 +172,7 @@ impl Listeners {
             table: Vec::new(),
             first: vec![0; 1 << 16],
             left: Vec::new(),
+            watched: Vec::new(),
         })
     }
 
@@ -264,13 +279,22 @@ impl Listeners {
         heirs
     }
 
+    /// Those of them whose programs accept.
+    pub fn heirs_that_accept(&self, slot: u32) -> Vec<u32> {
+        let mut heirs: Vec<u32> = self.accepting_beside(slot).collect();
+        heirs.sort_by_key(|&heir| self.at(heir).map(Listener::load));
+        heirs
+    }
+
     /// Where a connection is to wait whose SYN came to this listener. As on Linux, where processes
     /// share a listener that was made before a fork, one that does not accept keeps none from the
     /// others.
     #[inline]
     pub fn taker(&self, slot: u32) -> u32 {
         match self.at(slot) {
-            Some(own) if own.shares && own.load() > (false, 0) => self.least_loaded(slot, own),
+            Some(own) if own.shares && own.load() > (false, false, 0) => {
+                self.least_loaded(slot, own)
+            }
             _ => slot,
         }
     }
@@ -359,7 +383,60 @@ impl Listeners {
     pub fn enter_backlog(&mut self, slot: u32, links: &mut [Link], place: u32) {
         if let Some(listener) = self.at_mut(slot) {
             listener.waiting.push_back(links, place);
+            if listener.shares && listener.home != 0 && !listener.pace.is_watched {
+                self.watch(slot);
+            }
         }
+    }
+
+    #[cold]
+    fn watch(&mut self, slot: u32) {
+        if let Some(listener) = self.at_mut(slot) {
+            listener.pace.restart();
+            listener.pace.is_watched = true;
+            self.watched.push(slot);
+        }
+    }
+
+    /// Looks at those where connections wait. Those that have stalled, or have before.
+    pub fn look_at_waiting(&mut self, now: Instant, limit: Duration) -> Vec<u32> {
+        if self.watched.is_empty() {
+            return Vec::new();
+        }
+        let mut stalled = Vec::new();
+        let mut watched = std::mem::take(&mut self.watched);
+        watched.retain(|&slot| {
+            let is_live = self.slots.has(slot);
+            let Some(listener) = self.at_mut(slot).filter(|_| is_live) else {
+                return false;
+            };
+            if listener.waiting.is_empty() {
+                listener.pace.is_watched = false;
+                return false;
+            }
+            if !listener.is_backup && listener.pace.look(now, limit) {
+                stalled.push(slot);
+            }
+            true
+        });
+        self.watched = watched;
+        stalled
+    }
+
+    /// When one has stalled at the earliest of which others may have what waits.
+    pub fn stall_due(&self, now: Instant, limit: Duration) -> Option<Instant> {
+        let due = |&slot: &u32| {
+            let listener = self.live(slot)?;
+            let waits = !listener.is_backup && !listener.waiting.is_empty();
+            let has_heirs = waits && self.accepting_beside(slot).next().is_some();
+            has_heirs.then(|| listener.pace.due(now, limit))
+        };
+        self.watched.iter().filter_map(due).min()
+    }
+
+    fn accepting_beside(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
+        let accepts = |other: &u32| self.at(*other).is_some_and(Listener::accepts);
+        self.beside(slot).filter(accepts)
     }
 
     /// The connection at `place` leaves the backlog of its listener.

@@ -20,6 +20,7 @@ mod offload;
 mod open_part;
 mod open_state;
 mod open_view;
+mod pace;
 mod part;
 mod passive;
 mod ports;

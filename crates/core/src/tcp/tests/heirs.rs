@@ -1,6 +1,8 @@
 //! Listeners of several programs at one place, as processes share one socket on Linux: what waits
 //! is lost only when nobody is left who could accept it.
 
+mod stalled;
+
 use wire::tcp::{FastOpenCookie, TcpFlags};
 
 use crate::AppStreams;

@@ -55,7 +55,8 @@ impl Host {
                 None
             }
         };
-        let deadline = [deadline, self.kept.due()].into_iter().flatten().min();
+        let dues = [deadline, self.kept.due(), self.runner.stall_due()];
+        let deadline = dues.into_iter().flatten().min();
         self.sleep_with(|runner, wake| runner.sleep(deadline, wake).map(drop))
     }
 

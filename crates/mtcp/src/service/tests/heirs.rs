@@ -221,3 +221,49 @@ fn who_has_the_socket_accepts_whoever_made_it() {
     assert_eq!(other.try_share(7, PORT, None), Err(Errno::EADDRINUSE));
     world.end();
 }
+
+/// A process is stopped, or busy with what it has accepted: what waits there is served by another,
+/// and what it finds gone is no error. Then it gets its part again.
+#[test]
+fn what_waits_at_a_process_that_does_not_accept_is_served_by_another() {
+    let mut world = World::new();
+    let (mut stopped, mut busy) = (world.process(1), world.process(2));
+    stopped.share(5);
+    world.ask(b"before ");
+    let (_, conn) = stopped.accepted();
+    busy.share(6);
+    for _ in 0..3 {
+        world.ask(b"before ");
+    }
+    for _ in 0..4 {
+        assert_eq!(busy.hear_all(Token(6), 7), b"before ");
+    }
+    assert!(!stopped.streams.accept(conn.slot));
+    stopped.streams.release(conn.slot);
+    assert_eq!(stopped.ask(Command::Abort(conn)), Err(Errno::EBADF));
+    // Whatever else it was told of in between.
+    while stopped.hear().is_some() || !stopped.events.is_empty() {
+        if let Some(Event::Accepted { conn, .. }) = stopped.events.pop() {
+            assert!(!stopped.streams.accept(conn.slot));
+            stopped.streams.release(conn.slot);
+            assert_eq!(stopped.ask(Command::Abort(conn)), Err(Errno::EBADF));
+        }
+    }
+    let start = Instant::now();
+    let told = loop {
+        world.ask(b"after  ");
+        world.ask(b"after  ");
+        while stopped.hear().is_some() {}
+        let told = stopped.events.pop();
+        if told.is_some() || start.elapsed() > DEADLINE {
+            break told;
+        }
+        busy.hear_all(Token(6), 7);
+    };
+    let accepted = Token(5);
+    assert!(
+        matches!(told, Some(Event::Accepted { listener, .. }) if listener == accepted),
+        "{told:?}"
+    );
+    world.end();
+}

@@ -433,3 +433,58 @@ fn what_was_received_goes_on_in_another_home() {
     stack.turn_to(from);
     assert!(stack.close(from));
 }
+
+/// What a program was told of is taken once: by itself, or back by the stack. In each life of the
+/// slot anew, and in one process by the program alone.
+#[test]
+fn either_the_program_or_the_stack_takes_what_waits() {
+    let (mut stack, mut app, slot) = shared(2, 64);
+    let open = |stack: &mut StackStreams| {
+        stack.turn_to(slot);
+        stack.open(slot, limits(16 * KIB, 16 * KIB)).unwrap();
+        stack.show();
+    };
+    open(&mut stack);
+    assert!(app.accept(0) && !stack.homes().withdraw(slot));
+    assert!(app.accept(0) && !app.is_withdrawn(0));
+    app.release(0);
+    stack.turn_to(slot);
+    assert!(stack.close(slot));
+    open(&mut stack);
+    assert!(!app.is_withdrawn(0) && stack.homes().withdraw(slot));
+    assert!(app.is_withdrawn(0) && !app.accept(0) && stack.homes().withdraw(slot));
+    assert!(!app.accept(9) && !stack.homes().withdraw(slot + 9));
+    let (mut stack, mut own) = pair(1, 64);
+    stack.open(0, limits(16 * KIB, 16 * KIB)).unwrap();
+    assert!(!stack.homes().withdraw(0) && own.accept(0) && !own.is_withdrawn(0));
+}
+
+/// Both at once: exactly one of them gets it.
+#[test]
+fn who_takes_what_waits_at_the_same_time_is_one() {
+    let (mut stack, mut app, slot) = shared(1, 64);
+    let ready = AtomicBool::new(false);
+    let mut both = [0; 2];
+    for _ in 0..2_000 {
+        stack.turn_to(slot);
+        stack.open(slot, limits(KIB, KIB)).unwrap();
+        stack.show();
+        let withdrawn = thread::scope(|scope| {
+            let taken = scope.spawn(|| {
+                while !ready.swap(false, Ordering::Acquire) {
+                    thread::yield_now();
+                }
+                app.accept(0)
+            });
+            ready.store(true, Ordering::Release);
+            let withdrawn = stack.homes().withdraw(slot);
+            assert_ne!(taken.join().unwrap(), withdrawn);
+            withdrawn
+        });
+        both[usize::from(withdrawn)] += 1;
+        app.release(0);
+        stack.turn_to(slot);
+        assert!(stack.close(slot));
+    }
+    println!("the program {}, the stack {}", both[0], both[1]);
+}
