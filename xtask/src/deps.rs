@@ -28,8 +28,16 @@ const fn arrows(
 }
 
 const ARROWS: &[Arrows] = &[
-    arrows("wire", &[], Some(&["bitflags", "rand_xoshiro", "zerocopy"])),
-    arrows("ring", &[], Some(&["bitflags", "libc", "loom", "rustix"])),
+    arrows(
+        "wire",
+        &[],
+        Some(&["bitflags", "rand_xoshiro", "serde", "zerocopy"]),
+    ),
+    arrows(
+        "ring",
+        &[],
+        Some(&["bitflags", "libc", "loom", "rustix", "serde"]),
+    ),
     arrows(
         "mtcp-core",
         &["wire", "ring"],

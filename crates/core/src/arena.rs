@@ -20,7 +20,52 @@ pub struct Slots {
     max: u32,
 }
 
+/// Slots on their way to another process.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct SavedSlots {
+    words: Vec<u32>,
+    free: Vec<u32>,
+}
+
+impl SavedSlots {
+    /// Slots that were ever given out.
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Every free one is on the list of those, once, and no other.
+    fn is_sound(&self) -> bool {
+        let is_free = |word: &&u32| **word & LIVE == 0;
+        let mut unlisted: Vec<bool> = self.words.iter().map(|word| is_free(&word)).collect();
+        let mut take = |&slot: &u32| {
+            let entry = unlisted.get_mut(slot as usize);
+            entry.is_some_and(std::mem::take)
+        };
+        let all_free = self.free.iter().all(&mut take);
+        all_free && self.free.len() == self.words.iter().filter(is_free).count()
+    }
+}
+
 impl Slots {
+    pub(crate) fn save(&self) -> SavedSlots {
+        SavedSlots {
+            words: self.slots.clone(),
+            free: self.free.clone(),
+        }
+    }
+
+    /// Takes over what another had, where nothing was given out yet. False, and nothing done: it
+    /// contradicts itself, or it is too much.
+    pub(crate) fn restore(&mut self, saved: &SavedSlots) -> bool {
+        let fits = self.slots.is_empty() && saved.len() <= self.max as usize;
+        if !fits || !saved.is_sound() {
+            return false;
+        }
+        self.slots.extend_from_slice(&saved.words);
+        self.free.extend_from_slice(&saved.free);
+        true
+    }
+
     /// At most `max` slots at a time (and less than 2^30, so that ids can carry tag bits).
     ///
     /// # Errors

@@ -8,8 +8,7 @@ use crate::id::{ConnId, ListenerId, OptionsId, Token};
 use crate::info::TcpInfo;
 
 /// Keepalive probing (RFC 9293 §3.8.4; off by default, as it must be).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Keepalive {
     /// Silence before the first probe.
     pub idle: Duration,
@@ -20,8 +19,7 @@ pub struct Keepalive {
 }
 
 /// What can be set on a socket before or after it connects. `None` leaves the configured default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Options {
     /// Send small segments at once (TCP_NODELAY): no Nagle (RFC 9293 §3.7.4; with it, one waits for
     /// the ACK of another small one).
@@ -88,8 +86,7 @@ impl Options {
 }
 
 /// What the application says of the IP header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Marking {
     /// TOS or traffic class; the two low bits are ECN's and do not count (RFC 2474 §3,
     /// RFC 3168 §5).
@@ -139,8 +136,7 @@ impl From<Opened> for Reply {
 }
 
 /// A call on the stack, see [`crate::Stack::execute`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Command {
     /// Listen on `local`. The unspecified address means all of ours in that family; port 0 picks
     /// one. An IPv6 wildcard listens on IPv4 too unless `only_v6`. Accepted connections inherit
@@ -253,8 +249,7 @@ pub enum Command {
     clippy::large_enum_variant,
     reason = "a box would be an allocation per call, and no copy"
 )]
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Reply {
     /// Nothing to say.
     Done,

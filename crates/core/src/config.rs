@@ -12,8 +12,7 @@ use crate::arrivals::Arrivals;
 use crate::id::PortId;
 
 /// The algorithms of congestion control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum CongestionControl {
     /// RFC 9438.
     #[default]

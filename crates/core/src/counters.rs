@@ -18,10 +18,11 @@ pub struct Sample {
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident;)*) => {
         /// Counts since the stack was made; they only grow.
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct Counters {
             $($(#[doc = $doc])* pub $name: u64,)*
             /// Packets dropped, by reason.
+            #[serde(with = "crate::array")]
             pub drops: [u64; DropReason::COUNT],
         }
 

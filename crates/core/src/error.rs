@@ -6,6 +6,7 @@ macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident = $errno:literal, $text:literal;)*) => {
         /// Why a command was refused or a connection ended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(serde::Serialize, serde::Deserialize)]
         pub enum Error { $($(#[$doc])* $name,)* }
 
         impl Error {

@@ -11,6 +11,7 @@ bitflags! {
     /// and their `Status` hold the truth, so that level-triggered readiness never depends on having
     /// seen an event.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub struct Ready: u8 {
         /// The handshake is complete.
         const CONNECTED = 1 << 0;

@@ -38,7 +38,7 @@ pub const fn index(id: u32) -> usize {
 
 /// The addresses and ports of a connection. IPv4 addresses are kept IPv4-mapped; input drops IPv6
 /// packets with such addresses, so that the two families cannot be taken for one another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct FlowKey {
     local: [u8; 16],
     remote: [u8; 16],

@@ -1,7 +1,19 @@
 //! Names for things: small integers with a generation, never pointers.
 
 /// A network port (interface queue) of the stack: index into [`crate::Config::interfaces`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct PortId(pub u8);
 
 impl PortId {
@@ -14,8 +26,9 @@ impl PortId {
 
 /// A name that the application gives to a listener or connection and gets back with every event
 /// (mtcp: its socket id).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Token(pub u32);
 
 impl Token {
@@ -25,8 +38,9 @@ impl Token {
 
 /// A connection. `slot` is also its index in `ring::stream`; a stale generation is refused
 /// everywhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct ConnId {
     /// Index in the connection arena and in the byte streams.
     pub slot: u32,
@@ -35,7 +49,9 @@ pub struct ConnId {
 }
 
 /// A record of options, as [`crate::Opened`] names it: they are the same as long as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct OptionsId {
     /// Index in the table of records.
     pub slot: u32,
@@ -52,8 +68,9 @@ impl OptionsId {
 }
 
 /// A listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct ListenerId {
     /// Index in the listener table.
     pub slot: u32,

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[allow(missing_docs)]
 #[repr(u8)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum State {
     #[default]
     Closed,
@@ -25,7 +25,7 @@ pub enum State {
 /// What the sender is doing about loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum LossState {
     /// Nothing.
     #[default]
@@ -45,7 +45,7 @@ pub enum LossState {
 /// (RFC 9768).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct EcnInfo {
     /// Both sides agreed to use ECN.
     pub used: bool,
@@ -62,8 +62,7 @@ pub struct EcnInfo {
 }
 
 /// How fast data goes, bytes per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct RateInfo {
     /// What it is paced at, if it is, ...
     pub pacing: Option<u64>,
@@ -78,7 +77,7 @@ pub struct RateInfo {
 /// A snapshot of one connection. Times are zero and counts 0 where nothing is known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[allow(missing_docs)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct TcpInfo {
     pub state: State,
     /// Send and receive window scale in use.

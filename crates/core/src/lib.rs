@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod array;
 mod arrivals;
 mod cc;
 pub mod command;
@@ -30,6 +31,7 @@ mod neigh;
 mod ports;
 mod secret;
 mod side_pool;
+mod snapshot;
 pub mod stack;
 mod tcp;
 pub mod testament;
@@ -55,6 +57,7 @@ pub use limit::RateLimiter;
 pub use listing::{ListLimits, ListedSocket};
 pub use neigh::cache::Told;
 pub use ring::stream::{AppStreams, Status, Urgent};
+pub use snapshot::Snapshot;
 pub use stack::Stack;
 pub use tcp::Acks;
 pub use testament::{LAYOUT, Testament};

@@ -85,6 +85,11 @@ impl List {
     }
 
     /// Whether `id` is on a list of this column: on this one, if its owner puts it on no other.
+    /// From the front to the back.
+    pub fn iter(&self, links: &[Link]) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.front(), |&id| self.next(links, id))
+    }
+
     #[cfg(test)]
     pub fn contains(&self, links: &[Link], id: u32) -> bool {
         links.get(id as usize).is_some_and(|link| link.is_linked())

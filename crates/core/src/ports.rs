@@ -45,6 +45,18 @@ impl fmt::Debug for EphemeralPorts {
 }
 
 impl EphemeralPorts {
+    /// How far each counter is.
+    pub fn counters(&self) -> Vec<u32> {
+        self.counters.to_vec()
+    }
+
+    /// Goes on from where the counters of another process were.
+    pub fn set_counters(&mut self, counters: &[u32]) {
+        for (counter, &value) in self.counters.iter_mut().zip(counters) {
+            *counter = value % self.count;
+        }
+    }
+
     /// Ports `range.0..=range.1` (in either order), port 0 left out.
     pub fn new(range: (u16, u16), secret: &[u8; 32]) -> Self {
         let first = range.0.min(range.1).max(1);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::arena::Slots;
+use crate::arena::{SavedSlots, Slots};
 
 /// See the module.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct SidePool<T> {
 }
 
 /// The index of a record that there may be, in four bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct MaybeIndex(u32);
 
 impl MaybeIndex {
@@ -41,6 +41,39 @@ impl Default for MaybeIndex {
 impl From<Option<u32>> for MaybeIndex {
     fn from(index: Option<u32>) -> Self {
         index.map_or(Self::NONE, Self)
+    }
+}
+
+/// A pool on its way to another process.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct SavedPool<T> {
+    slots: SavedSlots,
+    records: Vec<T>,
+}
+
+impl<T> SavedPool<T> {
+    pub fn records(&self) -> &[T] {
+        &self.records
+    }
+}
+
+impl<T: Clone> SidePool<T> {
+    pub fn save(&self) -> SavedPool<T> {
+        SavedPool {
+            slots: self.slots.save(),
+            records: self.records.clone(),
+        }
+    }
+
+    /// Takes over what another had, where there is nothing yet. False, and nothing done: it
+    /// contradicts itself, or it is too much.
+    pub fn restore(&mut self, saved: SavedPool<T>) -> bool {
+        let is_sound = saved.records.len() == saved.slots.len();
+        if !is_sound || !self.slots.restore(&saved.slots) {
+            return false;
+        }
+        self.records = saved.records;
+        true
     }
 }
 
@@ -102,6 +135,16 @@ impl<T> SidePool<T> {
     }
 
     /// Records in use.
+    /// The slots that are in use.
+    pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slots.iter()
+    }
+
+    /// The records in them.
+    pub fn live(&self) -> impl Iterator<Item = &T> {
+        self.slots().filter_map(|slot| self.at(slot))
+    }
+
     pub fn len(&self) -> u32 {
         self.slots.len()
     }

@@ -38,8 +38,7 @@ pub struct Usage {
 }
 
 /// What the application has written and closed, and peers have not acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Undelivered {
     /// Connections. Of each, at least the FIN is not acknowledged.
     pub connections: u32,

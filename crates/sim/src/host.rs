@@ -1,6 +1,7 @@
 //! A host: a stack, its ports, its applications, and the loop that drives them.
 
 mod answer;
+mod replace;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,6 +36,9 @@ pub struct Style {
     /// The links carry frames in memory: checksums that the stack leaves to them are not computed,
     /// and trusted. Not for links that corrupt.
     pub trust_checksums: bool,
+    /// Longest time until the stack is saved and another goes on in its place, as when a program is
+    /// replaced; zero: never. Its link does not answer SYNs then.
+    pub replaced: Duration,
 }
 
 impl Default for Style {
@@ -45,6 +49,7 @@ impl Default for Style {
             ahead: Duration::ZERO,
             tx_slots: (1024, 1024),
             trust_checksums: false,
+            replaced: Duration::ZERO,
         }
     }
 }
@@ -97,6 +102,9 @@ pub struct Host {
     last_turn: Instant,
     spins: u32,
     turns: u64,
+    /// Another stack takes the place of this one then, and how many have.
+    replace_at: Option<Instant>,
+    replaced: u64,
 }
 
 /// A frame that a host sends, and the pipe that it takes.
@@ -124,6 +132,7 @@ impl Host {
         });
         let ports = ports.collect();
         let (mut stack, streams) = Stack::new(config.clone())?;
+        let answers_syns = answers_syns && style.replaced.is_zero();
         let answerer = answers_syns.then(|| Answerer::of(&mut stack)).flatten();
         let ahead = match style.ahead {
             Duration::ZERO => Duration::ZERO,
@@ -144,6 +153,8 @@ impl Host {
             last_turn: Instant::ZERO,
             spins: 0,
             turns: 0,
+            replace_at: (!style.replaced.is_zero()).then_some(Instant::ZERO),
+            replaced: 0,
         })
     }
 
@@ -249,6 +260,7 @@ impl Host {
             answerer.set_clock(now);
         }
         self.count_spins(now)?;
+        self.replace_if_due(now)?;
         self.receive(now, spare);
         if self.style.eager {
             let (apps, parts) = self.parts(now);

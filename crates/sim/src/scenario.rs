@@ -14,7 +14,7 @@ use wire::time::Instant;
 use crate::app::{ListenPlan, LoadPlan, Plan, Record};
 use crate::end::HostId;
 use crate::failure::Failure;
-use crate::host::{HostConfig, Style};
+use crate::host::{Host, HostConfig, Style};
 use crate::network::{LinkConfig, Network};
 
 /// The longest that a scenario may take, in virtual time.
@@ -121,6 +121,8 @@ pub struct Summary {
     pub retransmits: u64,
     /// By links.
     pub answered_syns: u64,
+    /// Stacks that another took the place of.
+    pub replaced: u64,
     pub steps: u64,
     /// Virtual time.
     pub took: Duration,
@@ -263,6 +265,7 @@ impl Scenario {
             answered_syns: counters()
                 .map(|counters| counters.syns_answered_by_link)
                 .sum(),
+            replaced: network.hosts().iter().map(Host::replaced).sum(),
             steps: network.steps(),
             took: network.now().since(self.start),
             trace_hash: network.trace_hash(),

@@ -13,7 +13,9 @@ pub const HEADERS: usize = LINK_HEADERS + 40 + 60;
 pub const LONGEST: usize = LINK_HEADERS + u16::MAX as usize;
 
 /// An Ethernet hardware address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {

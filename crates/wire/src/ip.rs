@@ -53,7 +53,9 @@ impl fmt::Display for Protocol {
 }
 
 /// The ECN field: the two low bits of TOS or traffic class (RFC 3168 §5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub enum Ecn {
     /// The transport does not understand ECN.
     #[default]

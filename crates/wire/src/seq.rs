@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 /// A TCP sequence number. `a < b` means that `a` comes before `b` within half the number space.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct SeqNumber(pub u32);
 
 impl SeqNumber {

@@ -17,7 +17,7 @@ pub use options::{FastOpenCookie, RawOption, RawOptions, SackBlocks, TcpOptions,
 
 bitflags::bitflags! {
     /// Control bits (RFC 9293 §3.1, RFC 3168 §6.1, RFC 9768 for AE).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
     pub struct TcpFlags: u16 {
         /// No more data from the sender.
         const FIN = 0x001;

@@ -5,7 +5,9 @@ use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
 /// A point on a monotonic clock, in nanoseconds since an origin that the runner chose.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct Instant(u64);
 
 impl Instant {

@@ -19,7 +19,7 @@ const ALPHA: (u64, u64) = (9, 17);
 const MAX_TIME: u32 = 1 << 18;
 
 /// A stage of congestion avoidance: from one congestion event to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Epoch {
     /// When it began, less the time during which the application did not fill the window
     /// (RFC 9438 §4.2, §5.8).
@@ -35,7 +35,7 @@ struct Epoch {
 }
 
 /// The state of RFC 9438 §4.1 beyond `cwnd` and `ssthresh`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Cubic {
     /// Bytes. 0: the next stage does not follow a congestion event, and begins on its plateau.
     w_max: u32,

@@ -10,7 +10,7 @@ const ONE: u32 = 1 << 16;
 const G: u32 = 4;
 
 /// The state of RFC 8257 §3.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Dctcp {
     /// Estimated share of bytes marked.
     alpha: u32,

@@ -27,7 +27,7 @@ pub(crate) use new_reno::NewReno;
 pub(crate) use sample::{AckSample, Loss, RateSample, Window};
 
 /// What an algorithm has to get back when what it reacted to turns out not to have happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Saved {
     window: Window,
     cubic: Option<Cubic>,
@@ -54,7 +54,7 @@ impl From<AtRest> for Algorithm {
 }
 
 /// The algorithms, as one enum: no allocation, no indirect call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Algorithm {
     Cubic(Cubic),
     NewReno(NewReno),

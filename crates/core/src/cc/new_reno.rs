@@ -6,7 +6,7 @@ use super::sample::{AckSample, Window};
 use super::slow_start::SlowStart;
 
 /// The state of RFC 5681 beyond `cwnd` and `ssthresh`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct NewReno {
     /// Bytes acknowledged in congestion avoidance since `cwnd` last grew (RFC 3465 §2.1).
     bytes_acked: u32,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::time::Instant;
 
 /// What congestion control decides (RFC 5681 §2), in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Window {
     pub cwnd: u32,
     pub ssthresh: u32,

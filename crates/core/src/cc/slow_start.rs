@@ -14,7 +14,7 @@ const CSS_ROUNDS: u8 = 5;
 const INFINITE: u32 = u32::MAX;
 
 /// Which slow start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum Phase {
     /// The first one of a connection, looking for delay.
     Standard,
@@ -26,7 +26,7 @@ enum Phase {
 }
 
 /// The state of RFC 9406 §4.2. Times in µs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct SlowStart {
     phase: Phase,
     /// RTT samples of the current round.

@@ -8,7 +8,7 @@ use crate::id::PortId;
 
 /// How packets to a destination travel. Neither neighbour states nor what is known of its MTU are
 /// in it: it stays true while the stack exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Path {
     /// Where they leave.
     pub port: PortId,

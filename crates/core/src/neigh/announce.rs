@@ -49,7 +49,7 @@ pub struct Announcement {
     pub kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Claim {
     port: PortId,
     addr: IpAddr,
@@ -64,7 +64,7 @@ struct Claim {
 }
 
 /// All our addresses and how far their claims are.
-#[derive(Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Claims {
     claims: Vec<Claim>,
     next: Option<Instant>,
@@ -100,6 +100,17 @@ impl Claims {
             next: None,
             news: false,
         }
+    }
+
+    /// Goes on with those claims of `before` that are about addresses here.
+    pub fn restore(&mut self, before: &Self) {
+        for claim in &mut self.claims {
+            let mut known = before.claims.iter();
+            let known = known.find(|known| (known.port, known.addr) == (claim.port, claim.addr));
+            *claim = known.copied().unwrap_or(*claim);
+        }
+        self.next = self.claims.iter().filter_map(|claim| claim.due).min();
+        self.news = before.news;
     }
 
     /// What is due next, one message per call.

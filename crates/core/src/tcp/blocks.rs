@@ -4,6 +4,8 @@
 //! connection has been idle for a while is packed. As long as there are not many of them, nobody
 //! looks. Memory of places that were not needed for a while goes back to the kernel.
 
+pub(crate) mod saved;
+
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::flow::{FlowHash, FlowKey};
 use crate::id::ConnId;
 use crate::tcp::blocks::Blocks;
+use crate::tcp::blocks::saved::SavedBlock;
 use crate::tcp::conn::Conn;
 use crate::tcp::queues::Queues;
 use crate::tcp::shared::Shared;
@@ -56,6 +57,29 @@ impl Conns {
     /// When [`Self::rest`] wants to be called, though nothing else is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.blocks.next_deadline()
+    }
+
+    /// The connection in `slot` on its way to another process.
+    pub fn save(&self, slot: u32, sh: &Shared) -> Option<SavedBlock> {
+        self.blocks.save(slot, sh)
+    }
+
+    /// The place of one that came from another process, in whose slot nothing is yet. False: there
+    /// is none.
+    pub fn restore(&mut self, saved: &SavedBlock, hash: FlowHash, queues: &mut Queues) -> bool {
+        self.blocks.restore(saved, hash, queues)
+    }
+
+    /// Nothing is in any slot that was given out, but what is [restored](Self::restore).
+    pub fn leave_empty(&mut self) {
+        for slot in 0..self.slots.high_water() {
+            self.blocks.leave_empty(slot);
+        }
+    }
+
+    /// The slot of the connection whose control block is at `place`.
+    pub fn slot_at(&self, place: u32) -> Option<u32> {
+        self.blocks.slot_at(place)
     }
 
     /// How many have their state at hand, and how many are packed.

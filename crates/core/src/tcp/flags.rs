@@ -8,6 +8,7 @@ use ring::whole::store;
 bitflags! {
     /// One-bit facts about a connection.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub(crate) struct Flags: u32 {
         /// Both sides offered timestamps (RFC 7323 §3.2).
         const TIMESTAMPS = 1 << 0;

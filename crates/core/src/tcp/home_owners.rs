@@ -1,7 +1,7 @@
 //! Whose the memory of connections is, for people.
 
 /// Whose the homes are, as their driver says. One that is not of another process has owner 0.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct HomeOwners(Vec<u32>);
 
 impl HomeOwners {

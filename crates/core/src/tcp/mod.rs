@@ -50,6 +50,7 @@ mod queues;
 mod ranges;
 mod receive;
 mod reroute;
+pub(crate) mod saved;
 mod segment;
 mod send;
 mod setup;

@@ -5,13 +5,13 @@ use std::io;
 
 use crate::command::Options;
 use crate::id::OptionsId;
-use crate::side_pool::SidePool;
+use crate::side_pool::{SavedPool, SidePool};
 
 /// Records that are looked through for the same.
 const RECENT: usize = 4;
 
 /// See [`OptionSets`]: which record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SetId(u32);
 
 impl SetId {
@@ -19,7 +19,7 @@ impl SetId {
     pub const NONE: Self = Self(u32::MAX);
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Set {
     options: Options,
     users: u32,
@@ -35,7 +35,27 @@ pub(crate) struct OptionSets {
     none: Options,
 }
 
+/// All of them on their way to another process.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct SavedOptionSets {
+    sets: SavedPool<Set>,
+    recent: [SetId; RECENT],
+}
+
 impl OptionSets {
+    pub fn save(&self) -> SavedOptionSets {
+        SavedOptionSets {
+            sets: self.sets.save(),
+            recent: self.recent,
+        }
+    }
+
+    /// False: it contradicts itself.
+    pub fn restore(&mut self, saved: SavedOptionSets) -> bool {
+        self.recent = saved.recent;
+        self.sets.restore(saved.sets)
+    }
+
     /// For so many users.
     pub fn new(users: u32) -> io::Result<Self> {
         Ok(Self {

@@ -2,6 +2,8 @@
 //! with news for the application. Nothing else is ever visited. Connections are named by their
 //! places in `blocks`: those that idle have none, and no links.
 
+mod saved;
+
 use std::io;
 use std::time::Duration;
 
@@ -12,6 +14,8 @@ use crate::config::Config;
 use crate::id::PortId;
 use crate::list::{Link, List};
 use crate::side_pool::SidePool;
+
+pub(crate) use saved::SavedQueues;
 
 /// Of `control` and of `syn_acks` that are sent before other lists have their turn.
 const NEW: u32 = 32;

@@ -158,6 +158,20 @@ impl RangePool {
         self.replace(set, RangeSet { root, len });
     }
 
+    /// Fills an empty set with ranges that another process had. False: there is no room for them,
+    /// or they are no ranges.
+    pub fn restore(&mut self, set: &mut RangeSet, ranges: &[Range]) -> bool {
+        let from = ranges.first().map_or(SeqNumber(0), |first| first.start);
+        let mut last = 0;
+        let mut put = |range: &Range| {
+            let (start, end) = (range.start - from, range.end - from);
+            let is_behind = start >= last && start < end && end <= u32::MAX / 2;
+            last = end;
+            is_behind && self.insert(set, range.start, range.end, MOST).is_ok()
+        };
+        ranges.iter().all(&mut put)
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self, set: &mut RangeSet) {
         self.trees.fell(set.root);

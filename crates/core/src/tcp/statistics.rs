@@ -10,7 +10,7 @@ use crate::tcp::send::{Kind, Plan};
 
 /// Time that something is going on, in ticks of a millisecond, as Linux counts it: what is shorter
 /// counts as none or as one, and is right on the average.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Watch {
     /// Low 32 bits of a count of ticks. `OFF`: it is not.
     since: u32,
@@ -53,7 +53,7 @@ impl Watch {
 }
 
 /// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Statistics {
     /// We sent the first SYN.
     pub active: bool,

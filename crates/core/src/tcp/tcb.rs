@@ -24,6 +24,7 @@ use crate::tcp::teardown::Challenges;
 /// What a data segment or an ACK needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Hot {
     /// When the wheel fires for this connection: the earliest of its deadlines, or earlier. `FAR`:
     /// not scheduled.
@@ -52,7 +53,7 @@ pub(crate) struct Hot {
 const _: () = assert!(size_of::<Hot>() == 128);
 
 /// What is needed less often, or only to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Cold {
     /// Where segments go, and from which address.
     pub path: Path,

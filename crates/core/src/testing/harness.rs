@@ -10,7 +10,7 @@ use wire::tcp::TcpHeader;
 use wire::time::Instant;
 
 use super::frames::{codepoint, compose, dissect, mark};
-use super::homes::{IN_HOMES, move_out};
+use super::homes::{IN_HOMES, Program, move_out};
 use super::seen::{PEER_ISS, Seen};
 use super::seg::{Seg, seg};
 use super::sink::Sink;
@@ -91,6 +91,8 @@ pub struct Harness {
     pub seen: Seen,
     pub(super) events: Vec<Event>,
     pub(super) listener: Option<ListenerId>,
+    /// Where the application is, if it is in another process.
+    pub(super) program: Option<Program>,
 }
 
 impl Default for Harness {
@@ -113,7 +115,7 @@ impl Harness {
         };
         let mut harness = Self::on(Instant::ZERO, with_homes, Stack::new);
         if std::env::var_os(IN_HOMES).is_some() {
-            harness.app = move_out(&mut harness.stack);
+            harness.program = Some(move_out(&mut harness.stack, &mut harness.app));
         }
         // Address checks end, announcements go out.
         harness.advance(10_000);
@@ -173,6 +175,7 @@ impl Harness {
             seen: Seen::default(),
             events: Vec::new(),
             listener: None,
+            program: None,
         }
     }
 

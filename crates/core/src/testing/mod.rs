@@ -14,6 +14,8 @@ mod frames;
 mod harness;
 mod homes;
 mod pair;
+#[cfg(test)]
+mod replace;
 mod seen;
 mod seg;
 mod sink;
@@ -23,6 +25,8 @@ pub use frames::compose;
 pub use harness::{CLIENT, Handshake, Harness, LISTENER};
 pub use homes::{IN_HOMES, add_home};
 pub use pair::{End, Fate, Pair};
+#[cfg(test)]
+pub(crate) use replace::{in_a_home, replace, restore, restore_changed};
 pub use seen::{PEER_ISS, Seen};
 pub use seg::{Seg, seg};
 pub use sink::Sink;

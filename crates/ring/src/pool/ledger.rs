@@ -94,6 +94,20 @@ impl Level {
         }
     }
 
+    /// Takes this child if it is free.
+    fn take_this(&mut self, index: u32) -> bool {
+        let parent = index / SPLIT;
+        let bit = 1 << (index % SPLIT);
+        let Some(split) = self.split(parent).filter(|split| split.free & bit != 0) else {
+            return false;
+        };
+        split.free &= !bit;
+        if split.free == 0 {
+            self.unlink(parent);
+        }
+        true
+    }
+
     /// A free block of this class.
     fn take(&mut self) -> Option<u32> {
         let parent = self.first.checked_sub(1)?;
@@ -334,6 +348,50 @@ impl Ledger {
         let fresh = ((self.carved as usize) < self.largest.capacity()).then_some(self.carved)?;
         self.carved += 1;
         Some(fresh)
+    }
+
+    /// Takes this block, which another ledger of as much memory gave out, where none was freed yet.
+    /// False: it is in use, or none of these.
+    pub(crate) fn claim(&mut self, block: &Block) -> bool {
+        let (class, index) = (block.class(), block.index());
+        let top = self.levels.len();
+        let ancestor = |level: usize| index.checked_shr(2 * (level - class) as u32).unwrap_or(0);
+        // Not every word is one of a block.
+        if class > top || class_bytes(class) != block.capacity() {
+            return false;
+        }
+        let free = (class..=top).find(|&level| self.take_this(level, ancestor(level)));
+        let Some(free) = free else {
+            return false;
+        };
+        for level in class..free {
+            let kept = ancestor(level);
+            let first = kept - kept % SPLIT;
+            for child in (first..first + SPLIT).filter(|&child| child != kept) {
+                self.put(level, child);
+            }
+        }
+        self.in_use += class_bytes(class) as usize;
+        self.recent = self.recent.max(self.in_use);
+        true
+    }
+
+    /// Takes a block if it is free as a whole.
+    fn take_this(&mut self, class: usize, index: u32) -> bool {
+        if let Some(level) = self.levels.get_mut(class) {
+            return level.take_this(index);
+        }
+        if let Some(at) = self.largest.iter().position(|&free| free == index) {
+            return self.largest.swap_remove(at).is_some();
+        }
+        let is_fresh = index >= self.carved && (index as usize) < self.largest.capacity();
+        if is_fresh {
+            for skipped in self.carved..index {
+                let _ = self.largest.push(skipped);
+            }
+            self.carved = index + 1;
+        }
+        is_fresh
     }
 
     /// Takes a block back, joining it with its neighbours as far as they are free.

@@ -108,6 +108,52 @@ fn odd_sizes_and_foreign_blocks_do_no_harm() {
 }
 
 proptest! {
+    /// A ledger that is told which blocks are in use gives out all others, and no byte twice.
+    #[test]
+    fn a_ledger_goes_on_for_another(kib in 1usize..POOLS, max_class in 0usize..7,
+                                    ops in prop::collection::vec((any::<prop::sample::Index>(), 0u32..23, any::<bool>()), 1..120)) {
+        let bytes = kib * KIB;
+        let mut before = Pool::new(bytes, class_bytes(max_class), PagePolicy::Small).unwrap();
+        let mut held: Vec<Block> = Vec::new();
+        for (pick, bits, allocate) in ops {
+            if allocate {
+                held.extend(before.allocate(1 << bits));
+            } else if !held.is_empty() {
+                before.free(held.swap_remove(pick.index(held.len())));
+            }
+        }
+        let mut pool = Pool::new(bytes, class_bytes(max_class), PagePolicy::Small).unwrap();
+        for block in &held {
+            prop_assert!(pool.ledger.claim(block));
+            prop_assert!(!pool.ledger.claim(block), "twice");
+        }
+        prop_assert_eq!(pool.in_use(), before.in_use());
+        while let Some(block) = pool.allocate(1) {
+            held.push(block);
+        }
+        let mut ranges: Vec<_> = held.iter().map(Block::range).collect();
+        ranges.sort_by_key(|range| range.start);
+        prop_assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+        prop_assert_eq!(ranges.last().map(|range| range.end), Some(pool.capacity()));
+        held.into_iter().for_each(|block| pool.free(block));
+        prop_assert!(pool.is_empty());
+    }
+
+    /// A word that is no block of this pool claims nothing, and does no harm.
+    #[test]
+    fn any_word_may_be_claimed(kib in 1usize..POOLS, words in prop::collection::vec(any::<u32>(), 1..60)) {
+        let mut pool = Pool::new(kib * KIB, 256 << 10, PagePolicy::Small).unwrap();
+        let mut held = Vec::new();
+        for word in words {
+            let block = Block::from_descriptor(word % (4 * kib as u32).next_power_of_two());
+            held.extend(block.filter(|block| pool.ledger.claim(block)));
+        }
+        let capacity = pool.capacity();
+        prop_assert!(held.iter().all(|block| block.range().end <= capacity));
+        held.into_iter().for_each(|block| pool.free(block));
+        prop_assert!(pool.is_empty());
+    }
+
     /// Blocks never overlap, bytes stay what their owner wrote, accounts are right, and nothing
     /// leaks.
     #[test]

@@ -69,6 +69,10 @@ impl AppStreams {
         self.shared.send_memory.place()
     }
 
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(super) fn new(shared: Arc<Shared>, send: Side) -> Self {
         Self {
             shared,
@@ -123,7 +127,7 @@ impl AppStreams {
     /// The producer's view, of a slot that is held or not: the send buffer stays the application's
     /// either way.
     #[inline(always)]
-    fn send_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
+    pub(super) fn send_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
         let record = self.shared.records.record(slot)?;
         // SAFETY: this is the one `AppStreams` of `shared`, so the producer of its send directions,
         // and `send` is its side.
@@ -318,7 +322,7 @@ impl AppStreams {
 
     /// Nothing of the slot is on its way that could be acknowledged, and still there was no room:
     /// the pool is exhausted.
-    fn note_starved(&mut self, slot: u32, starves: bool) {
+    pub(super) fn note_starved(&mut self, slot: u32, starves: bool) {
         let record = self.shared.records.record(slot);
         if let Some(record) =
             record.filter(|record| starves && record.app.starved.load(Relaxed) == 0)

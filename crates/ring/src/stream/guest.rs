@@ -19,13 +19,15 @@ use crate::sync::fence;
 use super::lane::Writer;
 use super::marks::Marks;
 use super::memory::Memory;
-use super::plan::{HomeMemory, Parts};
+use super::plan::{HomeMemory, HomePlan, Parts};
 use super::record::{Record, Records, held};
 use super::side::{Direction, Side};
 
 /// Streams of another process.
 #[derive(Debug)]
 pub(super) struct Guest {
+    /// What its memory was made with.
+    pub(super) plan: HomePlan,
     /// What the application reads and writes.
     pub(super) seen: Records,
     pub(super) seen_marks: Marks,
@@ -56,6 +58,7 @@ impl Guest {
             send,
         } = memory.parts()?;
         Ok(Self {
+            plan,
             seen: records,
             seen_marks: marks,
             recv: Side::recv(plan.slots, plan.recv_pool_bytes as usize, plan.max_buffer)?,
@@ -210,7 +213,7 @@ fn take_send(own: &Record, seen: &Record, memory: &Memory) -> bool {
 }
 
 /// Bytes of the block that a word names; 0, if that is none of the pool.
-fn capacity(descriptor: u32, memory: &Memory) -> u32 {
+pub(super) fn capacity(descriptor: u32, memory: &Memory) -> u32 {
     let is_inside = descriptor.wrapping_sub(1) < memory.limit();
     let block = Block::from_descriptor(descriptor).filter(|_| is_inside);
     block.map_or(0, |block| block.capacity())

@@ -125,9 +125,29 @@ impl Guests {
         if memory.plan().slots > 1 << SHIFT {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let is_free = |&home: &usize| self.homes.get(home).is_none_or(Option::is_none);
-        let number = (self.first..self.most).find(is_free);
+        let number = (self.first..self.most).find(|&home| self.is_free(home));
         let number = number.ok_or(io::ErrorKind::OutOfMemory)?;
+        self.put(number, memory)?;
+        Ok(number as u32)
+    }
+
+    /// Adds a home under this number.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is in use, or none; as [`Self::add`].
+    pub(super) fn add_as(&mut self, home: u32, memory: &HomeMemory) -> io::Result<()> {
+        let number = home as usize;
+        if !(self.first..self.most).contains(&number) || !self.is_free(number) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.put(number, memory)
+    }
+
+    fn is_free(&self, home: usize) -> bool {
+        self.homes.get(home).is_none_or(Option::is_none)
+    }
+
+    fn put(&mut self, number: usize, memory: &HomeMemory) -> io::Result<()> {
         let guest = Box::new(Guest::new(memory)?);
         if self.homes.len() <= number {
             self.homes.resize_with(number + 1, || None);
@@ -136,7 +156,7 @@ impl Guests {
             *home = Some(guest);
             self.count += 1;
         }
-        Ok(number as u32)
+        Ok(())
     }
 
     /// Takes a home out that no slot is open of.

@@ -51,7 +51,11 @@ impl Ahead {
 impl Mark {
     /// By the stack, before the application looks.
     pub(super) fn clear(&self) {
-        let words = [
+        self.set_words(&[0; 7]);
+    }
+
+    fn all(&self) -> [&AtomicU32; 7] {
+        [
             &self.serial,
             &self.at,
             &self.gap_start,
@@ -59,9 +63,18 @@ impl Mark {
             &self.skipped,
             &self.taken,
             &self.passed,
-        ];
-        for word in words {
-            word.store(0, Relaxed);
+        ]
+    }
+
+    /// All that is known of it, while nobody changes it.
+    pub(super) fn words(&self) -> [u32; 7] {
+        self.all().map(|word| word.load(Relaxed))
+    }
+
+    /// The opposite of [`Self::words`].
+    pub(super) fn set_words(&self, words: &[u32; 7]) {
+        for (word, value) in self.all().into_iter().zip(words) {
+            word.store(*value, Relaxed);
         }
     }
 

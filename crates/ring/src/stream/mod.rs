@@ -69,6 +69,8 @@ mod plan;
 mod record;
 #[cfg(not(loom))]
 mod remains;
+mod saved;
+mod saved_home;
 mod shared;
 mod side;
 mod stack;
@@ -85,6 +87,8 @@ pub use pieces::Pieces;
 pub use plan::{HomeMemory, HomePlan};
 #[cfg(not(loom))]
 pub use remains::{LeftUnsent, Remains};
+pub use saved::{SavedStream, restore_streams, save_stream};
+pub use saved_home::SavedHome;
 pub use stack::StackStreams;
 pub use status::Status;
 pub use urgent::Urgent;

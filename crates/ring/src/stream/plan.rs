@@ -21,7 +21,7 @@ const MAX_POOL: usize = 2 << 30;
 
 /// What the two ends of streams in two processes have to agree on. Plain words, to be sent to the
 /// program with the memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[repr(C)]
 pub struct HomePlan {
     /// Where everything lies: another build may have it elsewhere.
@@ -163,6 +163,14 @@ impl HomeMemory {
         memory.keep_from_children();
         let plots = Plots::found(memory, 1, plan.bytes())?;
         Ok(Self { plots, plan: *plan })
+    }
+
+    /// The memory that another process made for a program, which goes on.
+    ///
+    /// # Errors
+    /// `InvalidInput`: it is of another build, or not as large as it should be; no address space.
+    pub fn found(fd: OwnedFd, plan: &HomePlan) -> io::Result<Self> {
+        Self::open(fd, plan)
     }
 
     /// The memory, to be sent to the program.

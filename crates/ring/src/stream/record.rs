@@ -131,10 +131,9 @@ impl Record {
 
 /// What the stack asks of a record.
 impl Record {
-    /// As if it had never been used.
-    pub(super) fn clear(&self) {
+    pub(super) fn words(&self) -> [&AtomicU32; 14] {
         let Self { stack, app } = self;
-        let words = [
+        [
             &stack.recv.tail,
             &stack.recv.buffer,
             &stack.recv.high,
@@ -149,12 +148,12 @@ impl Record {
             &app.send.high,
             &app.recv.head,
             &app.recv_mark,
-        ];
-        // What is zero is not touched: it may have no memory yet.
-        for word in words.iter().filter(|word| word.load(Relaxed) != 0) {
-            word.store(0, Relaxed);
-        }
-        let bytes = [
+        ]
+    }
+
+    pub(super) fn bytes(&self) -> [&AtomicU8; 8] {
+        let Self { stack, app } = self;
+        [
             &stack.granted,
             &stack.open,
             &stack.recv_outgrown,
@@ -163,9 +162,21 @@ impl Record {
             &app.starved,
             &app.released,
             &app.wants_space,
-        ];
-        for byte in bytes.iter().filter(|byte| byte.load(Relaxed) != 0) {
-            byte.store(0, Relaxed);
+        ]
+    }
+
+    /// As if it had never been used.
+    pub(super) fn clear(&self) {
+        // What is zero is not touched: it may have no memory yet.
+        for word in self.words() {
+            if word.load(Relaxed) != 0 {
+                word.store(0, Relaxed);
+            }
+        }
+        for byte in self.bytes() {
+            if byte.load(Relaxed) != 0 {
+                byte.store(0, Relaxed);
+            }
         }
     }
 
@@ -267,7 +278,7 @@ impl Unsent {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Record>() == 64);
+const _: () = assert!(size_of::<Record>() == 14 * 4 + 8);
 
 /// The application has been granted the slot and has not released it. Only the stack may ask, and
 /// rely on `false`: after it, everything the application did to the slot has happened.

@@ -229,4 +229,39 @@ impl Side {
         }
         true
     }
+
+    /// The outgrown blocks of the slot with this buffer, youngest first, and where the consumer has
+    /// to be until they are free.
+    pub(super) fn retired(&self, block: &Block) -> (u32, Vec<u32>) {
+        let entry = |block: &Block| self.holdings.get(block.offset() / MIN_BLOCK);
+        let Some(holding) = entry(block) else {
+            return Default::default();
+        };
+        let next = |descriptor: &u32| Some(entry(&Block::from_descriptor(*descriptor)?)?.next);
+        let all = std::iter::successors(Some(holding.retired), next);
+        let all = all.take_while(|&descriptor| descriptor != 0);
+        (holding.switch, all.take(CLASSES).collect())
+    }
+
+    /// The opposite, where these blocks are free. False: one of them is none, or in use.
+    pub(super) fn claim_retired(&mut self, block: &Block, switch: u32, retired: &[u32]) -> bool {
+        if retired.len() > CLASSES {
+            return false;
+        }
+        let mut before = 0;
+        for &descriptor in retired.iter().rev() {
+            let outgrown = Block::from_descriptor(descriptor);
+            let Some(outgrown) = outgrown.filter(|block| self.ledger.claim(block)) else {
+                return false;
+            };
+            if let Some(entry) = self.holding(&outgrown) {
+                entry.next = before;
+            }
+            before = descriptor;
+        }
+        if let Some(entry) = self.holding(block) {
+            (entry.retired, entry.switch) = (before, switch);
+        }
+        true
+    }
 }

@@ -87,7 +87,7 @@ impl StackStreams {
 
     /// Of a slot of the application in this process.
     #[inline(always)]
-    fn recv_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
+    pub(super) fn recv_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
         let record = self.shared.records.record(slot)?;
         if !record.is_open_here() {
             return None;

@@ -233,6 +233,7 @@ fn style(rng: &mut Rng) -> Style {
         ahead: Duration::from_millis(1),
         tx_slots: pick(rng, &[(1, 1), (1, 8), (64, 64), (1024, 1024)]).unwrap_or((1, 1)),
         trust_checksums: false,
+        replaced: Duration::ZERO,
     }
 }
 

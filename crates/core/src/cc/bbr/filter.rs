@@ -9,7 +9,7 @@ const EXTRA_ACKED_SLOT: u32 = 5;
 /// Rounds without growth after which the pipe is full.
 const FULL_BW_COUNT: u8 = 3;
 /// Where the random numbers of the probing clock come from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Dice(pub u32);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
 }
 
 /// Whether the pipe is full: bandwidth has stopped growing.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct FullPipe {
     /// BBR.full_bw and BBR.full_bw_count.
     pub bw: u64,
@@ -61,7 +61,7 @@ impl FullPipe {
 }
 
 /// BBR.max_bw_filter: the maximum of this cycle and of the one before.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct MaxFilter {
     cycles: [u64; 2],
 }
@@ -84,7 +84,7 @@ impl MaxFilter {
 }
 
 /// BBR.extra_acked: what is acknowledged at once beyond what the rate explains.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct AckAggregation {
     start: Instant,
     delivered: u64,

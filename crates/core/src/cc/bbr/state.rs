@@ -23,7 +23,7 @@ pub(super) const BETA: (u64, u64) = (7, 10);
 pub(super) const MAX_QUANTUM: u64 = 64 << 10;
 
 /// BBR.state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::cc) enum State {
     Startup,
     Drain,
@@ -36,7 +36,7 @@ pub(in crate::cc) enum State {
 }
 
 /// BBR.ack_phase: what ACKs say about probing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum AckPhase {
     Init,
     Refilling,
@@ -72,7 +72,7 @@ impl State {
 }
 
 /// See the module. Rates are bytes per second, volumes bytes, round-trip times µs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Bbr {
     pub(super) state: State,
     pub(super) ack_phase: AckPhase,
@@ -142,7 +142,7 @@ pub(crate) struct Bbr {
 }
 
 /// SaveStateUponLoss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Undo {
     pub(super) bw_shortterm: u64,
     pub(super) inflight_shortterm: u32,

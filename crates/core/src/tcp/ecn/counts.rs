@@ -12,7 +12,7 @@ const FIRST_CEP: u8 = 5;
 const FIRST_ECT_BYTES: u32 = 1;
 
 /// The counters of both halves of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Counts {
     /// r.cep: segments that arrived with CE, as much of it as the ACE field needs.
     cep: u8,

@@ -22,7 +22,7 @@ pub(crate) fn ace_flags(ace: u8) -> TcpFlags {
 }
 
 /// How a receiver tells the sender of congestion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Feedback {
     #[default]
     None,
@@ -79,7 +79,7 @@ pub(super) fn arrival_code(codepoint: Ecn) -> u8 {
 const RESERVED: u8 = 0b101;
 
 /// The ECN bits of a SYN-ACK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Answer(u8);
 
 impl Answer {

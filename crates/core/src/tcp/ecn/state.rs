@@ -21,7 +21,7 @@ pub(crate) enum Outgoing {
 }
 
 /// What a connection knows of ECN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct EcnState {
     pub(super) feedback: Feedback,
     /// What our SYN asks for.

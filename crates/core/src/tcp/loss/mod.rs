@@ -48,6 +48,6 @@ pub(crate) use part::Loss;
 pub(crate) use rate::Acked;
 pub(crate) use rates::Before;
 pub(crate) use rtt::{Bounds, Rtt};
-pub(crate) use state::{Cold, Compact, Hot, Pools};
+pub(crate) use state::{Cold, Compact, Hot, Pools, SavedPools};
 pub(crate) use undo::{FRTO_SEGMENTS, Frto};
 pub(crate) use view::LossView;

@@ -17,7 +17,7 @@ const CREDIT: Duration = Duration::from_millis(2);
 const LATE_SHARE: u32 = 4;
 
 /// How a connection is paced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Pacing {
     /// Bytes per second. 0: the connection is not paced.
     rate: u64,

@@ -3,7 +3,7 @@
 //! back to `ssthresh` no faster than in slow start.
 
 /// What is known of a recovery (RFC 9937 §6), bytes. All zeros: the window is not reduced this way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Prr {
     /// RecoverFS: outstanding and not SACKed when the recovery began.
     pub(super) recover_fs: u32,

@@ -15,7 +15,7 @@ const MAX_MOMENTS: usize = 40;
 
 /// The state of the connection when something was sent: the per-packet state of §4.1.2.1.2. Times
 /// are µs, low 32 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Moment {
     sent_at: u32,
     first_sent: u32,
@@ -29,7 +29,7 @@ struct Moment {
 
 /// What was delivered (the per-connection state of §4.1.2.1.1), and the moments that are still
 /// needed, oldest first. Times are µs, low 32 bits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rates {
     /// Bytes, since the start, selectively acknowledged ones included.
     pub delivered: u64,
@@ -42,6 +42,7 @@ pub(crate) struct Rates {
     len: u8,
     /// The last sample, bytes per second, and whether the application held it back.
     pub last: (u64, bool),
+    #[serde(with = "crate::array")]
     moments: [Moment; MAX_MOMENTS],
 }
 
@@ -66,6 +67,11 @@ pub(super) static NONE: Rates = Rates {
 };
 
 impl Rates {
+    /// Whether it is one that this module could have made.
+    pub fn is_sound(&self) -> bool {
+        usize::from(self.len) <= MAX_MOMENTS
+    }
+
     fn moments(&self) -> &[Moment] {
         self.moments
             .get(..usize::from(self.len))
@@ -187,7 +193,7 @@ impl Rates {
 }
 
 /// What a connection keeps of its rates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rate {
     /// When the newest segment was sent that the current ACK acknowledges, µs, low 32 bits.
     pub newest: Option<u32>,

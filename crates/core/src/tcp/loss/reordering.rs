@@ -6,7 +6,7 @@ use wire::seq::SeqNumber;
 const REO_WND_PERSIST: u8 = 16;
 
 /// What RACK knows of reordering on the path (RFC 8985 §6.2 step 4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Reordering {
     /// Segments were seen out of order (RACK.reordering_seen).
     pub(super) seen: bool,

@@ -15,7 +15,7 @@ const MAX_SAMPLE: u32 = 1 << 28;
 
 /// The estimator. All in µs; `srtt` is scaled by 8 and `rttvar` by 4, so that RFC 6298's alpha and
 /// beta are shifts without loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rtt {
     srtt_x8: u32,
     rttvar_x4: u32,
@@ -122,7 +122,7 @@ impl Rtt {
 ///
 /// An estimate that costs a comparison: each shorter one takes a 16th of it away, each longer one
 /// adds a 128th, which is in balance where one of nine is shorter.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct NearRtt {
     /// µs, times 256.
     estimate: u32,
@@ -150,7 +150,7 @@ impl NearRtt {
 /// The shortest round trip of the last few minutes, which a path that has become longer must not
 /// keep short for ever.
 /// RFC 8985 §6.2-1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct MinRtt {
     /// Shortest since `since` and in the span before, µs. 0: not measured.
     current: u32,

@@ -16,7 +16,7 @@ use crate::tcp::ranges::{Range, Ranges};
 const MAX_SPANS: usize = 64;
 
 /// How the bytes of a span stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 enum Mark {
     /// Sent once.
     #[default]
@@ -28,7 +28,7 @@ enum Mark {
     Lost,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 struct Span {
     end: SeqNumber,
     /// µs, low 32 bits.
@@ -43,7 +43,7 @@ impl Span {
 }
 
 /// The segment sent last among those known to be delivered (RACK.segment of RFC 8985 §6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Rack {
     sent_at: u32,
     end: SeqNumber,
@@ -78,7 +78,7 @@ pub(crate) struct Verdict {
 type Sacked<'a> = Option<Ranges<'a>>;
 
 /// See the module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SentLog {
     start: SeqNumber,
     /// RACK.fack: the highest sequence number known to be delivered.
@@ -91,6 +91,7 @@ pub(crate) struct SentLog {
     /// sent.
     lost_bytes: u32,
     len: u8,
+    #[serde(with = "crate::array")]
     spans: [Span; MAX_SPANS],
 }
 
@@ -105,6 +106,14 @@ fn is_later(a: u32, b: u32) -> bool {
 }
 
 impl SentLog {
+    /// Whether it is one that this module could have made.
+    pub fn is_sound(&self) -> bool {
+        let len = usize::from(self.len);
+        let mut last = self.start;
+        let mut follows = |span: &Span| std::mem::replace(&mut last, span.end) <= span.end;
+        len <= MAX_SPANS && self.spans().iter().all(&mut follows)
+    }
+
     /// All of `range` was sent once, at `sent_at`.
     pub fn new(range: Range, sent_at: u32) -> Self {
         let mut log = Self {

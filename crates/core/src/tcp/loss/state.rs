@@ -6,9 +6,9 @@ use std::io;
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::cc::{Algorithm, AtRest, Models, Window};
+use crate::cc::{Algorithm, AtRest, Bbr, Models, Window};
 use crate::config::Config;
-use crate::side_pool::{MaybeIndex, SidePool};
+use crate::side_pool::{MaybeIndex, SavedPool, SidePool};
 use crate::tcp::loss::pacing::Pacing;
 use crate::tcp::loss::prr::Prr;
 use crate::tcp::loss::rates::{Rate, Rates};
@@ -22,6 +22,7 @@ use crate::tcp::ranges::RangeSet;
 /// What every ACK and every segment sent needs: the loss part of `tcb::Hot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Hot {
     /// Retransmission or persist timer. `FAR`: off.
     pub rtx_at: Instant,
@@ -44,7 +45,7 @@ pub(crate) struct Hot {
 const _: () = assert!(size_of::<Hot>() == 48);
 
 /// How new data left the congestion window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Fill {
     /// Bytes in flight.
     pub flight: u32,
@@ -53,7 +54,7 @@ pub(crate) struct Fill {
 }
 
 /// What duplicate ACKs say has left the network, without SACK.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Departed {
     pub bytes: u32,
     /// Upper bound of `bytes` during recovery.
@@ -61,13 +62,14 @@ pub(crate) struct Departed {
 }
 
 /// What is needed less often, or only to send: the loss part of `tcb::Cold`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Cold {
     /// The window when new data was last sent.
     pub fill: Fill,
     /// `recover` of RFC 6582, RecoveryPoint of RFC 6675.
     pub recover: SeqNumber,
     /// The scoreboard; not empty with `SACKED`.
+    #[serde(skip)]
     pub sacked: RangeSet,
     /// Index of the log of what is in flight; counts with `SENT_LOG`.
     pub sent: u32,
@@ -335,6 +337,40 @@ pub(crate) struct Pools {
     pub initial_window: u8,
     /// Whether algorithms that have no rate of their own are paced.
     pub pacing: bool,
+}
+
+/// What few connections have at a time, on its way to another process.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct SavedPools {
+    sent: SavedPool<SentLog>,
+    rates: SavedPool<Rates>,
+    models: SavedPool<Bbr>,
+    undos: SavedPool<Undo>,
+    near_rtt: NearRtt,
+}
+
+impl Pools {
+    pub fn save(&self) -> SavedPools {
+        SavedPools {
+            sent: self.sent.save(),
+            rates: self.rates.save(),
+            models: self.models.save(),
+            undos: self.undos.save(),
+            near_rtt: self.near_rtt,
+        }
+    }
+
+    /// False: it contradicts itself.
+    pub fn restore(&mut self, saved: SavedPools) -> bool {
+        let is_sound = saved.sent.records().iter().all(SentLog::is_sound)
+            && saved.rates.records().iter().all(Rates::is_sound);
+        self.near_rtt = saved.near_rtt;
+        is_sound
+            && self.sent.restore(saved.sent)
+            && self.rates.restore(saved.rates)
+            && self.models.restore(saved.models)
+            && self.undos.restore(saved.undos)
+    }
 }
 
 impl Pools {

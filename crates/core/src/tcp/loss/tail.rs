@@ -13,7 +13,7 @@ const MIN_PTO: u64 = 4_000;
 const MAX_ACK_DELAY: u32 = 100_000;
 
 /// The probe that has been sent and not been resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Probe {
     #[default]
     None,
@@ -24,7 +24,7 @@ pub(crate) enum Probe {
 }
 
 /// What a connection remembers of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct TailProbe {
     pub probe: Probe,
     /// SND.NXT after it was sent.

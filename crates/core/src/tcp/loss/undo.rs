@@ -7,7 +7,7 @@ use crate::tcp::ranges::Range;
 pub(crate) const FRTO_SEGMENTS: u8 = 2;
 
 /// The steps of RFC 5682 §2.1 and §3.1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Frto {
     /// Conventional recovery.
     #[default]
@@ -19,7 +19,7 @@ pub(crate) enum Frto {
 }
 
 /// The undo state of a reaction to loss. All times are µs, low 32 bits.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Undo {
     /// The congestion state before the reaction. `None`: there is nothing to undo.
     pub saved: Option<Saved>,

@@ -13,7 +13,7 @@ use crate::tcp::ranges::Range;
 const PROOF_INTERVAL: u32 = 1 << 20;
 
 /// What a connection knows of its path beside the MTU in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PathSearch {
     /// Largest packet that is still worth a probe, bytes.
     high: u16,

@@ -3,7 +3,7 @@
 use wire::seq::SeqNumber;
 
 /// A range of sequence numbers, the end not included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Range {
     pub start: SeqNumber,
     pub end: SeqNumber,

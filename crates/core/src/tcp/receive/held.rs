@@ -11,14 +11,26 @@ use crate::tcp::ranges::{Full, Range, RangePool, RangeSet, Ranges};
 const RECENT: usize = SackBlocks::MAX;
 
 /// The ranges that a receiver holds beyond RCV.NXT, and the order in which they came.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Held {
+    #[serde(skip)]
     pub(super) set: RangeSet,
     /// A sequence number in each of the ranges that changed last, latest first.
     recent: [Option<SeqNumber>; RECENT],
 }
 
 impl Held {
+    /// The ranges themselves, which are not in it.
+    pub fn ranges(&self, pool: &RangePool) -> Vec<Range> {
+        pool.view(&self.set).iter().collect()
+    }
+
+    /// The opposite, where there are none. False: there is no room for them.
+    pub fn set_ranges(&mut self, pool: &mut RangePool, ranges: &[Range]) -> bool {
+        self.set = RangeSet::default();
+        pool.restore(&mut self.set, ranges)
+    }
+
     /// Adds `[start, end)`, if the set does not get more than `most` ranges by that.
     pub(super) fn insert(
         &mut self,

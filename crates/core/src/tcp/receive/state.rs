@@ -13,6 +13,7 @@ const MIN_RCV_MSS: u16 = 536;
 /// What every segment that is received or sent needs: the receive part of `tcb::Hot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Hot {
     /// RCV.NXT.
     pub nxt: SeqNumber,
@@ -34,7 +35,7 @@ pub(crate) struct Hot {
 const _: () = assert!(size_of::<Hot>() == 20);
 
 /// What is needed less often: the receive part of `tcb::Cold`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Cold {
     /// What the receive limit is measured by.
     pub tuning: Tuning,

@@ -13,7 +13,7 @@ use crate::tcp::buffers::scale;
 const MIN_SEGMENTS: u32 = 2;
 
 /// What the receive limit of a connection is measured by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Tuning {
     /// Begin of the current measurement.
     since: Instant,

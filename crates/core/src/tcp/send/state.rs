@@ -9,6 +9,7 @@ pub(super) const FARTHEST_MARK: u32 = 1 << 30;
 /// What every segment that is received or sent needs: the send part of `tcb::Hot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Hot {
     /// SND.UNA.
     pub una: SeqNumber,
@@ -31,7 +32,7 @@ pub(crate) struct Hot {
 const _: () = assert!(size_of::<Hot>() == 28);
 
 /// What is needed less often, or only to send: the send part of `tcb::Cold`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Cold {
     /// When something other than an ACK was last sent.
     pub last_sent: Instant,

@@ -2,6 +2,7 @@
 
 use crate::command::{Options, Reply};
 use crate::error::Error;
+use crate::tcp::setup::cookie;
 use crate::tcp::setup::listen::Listener;
 use crate::tcp::setup::part::SetupPart;
 
@@ -44,6 +45,19 @@ impl SetupPart<'_> {
             } else {
                 steering.unlisten(local);
             }
+        }
+    }
+
+    /// Tells the link what another stack's had heard, which this one goes on for.
+    pub fn steer_all(&mut self) {
+        for slot in 0..self.state.listeners.used() {
+            if self.state.listeners.live(slot).is_some() {
+                self.steer_listener(slot, true);
+            }
+        }
+        let sent = self.state.cookies.last_sent();
+        if let (Some(steering), Some(sent)) = (self.flows.steering(), sent) {
+            steering.expect_cookies(sent + cookie::LIFETIME);
         }
     }
 

@@ -99,6 +99,16 @@ fn period(now: Instant) -> u64 {
 }
 
 impl Cookies {
+    /// When the last one was sent.
+    pub fn last_sent(&self) -> Option<Instant> {
+        self.last_sent
+    }
+
+    /// Another process sent the last one then.
+    pub fn set_last_sent(&mut self, at: Option<Instant>) {
+        self.last_sent = at;
+    }
+
     pub fn new(secret: &[u8; 32]) -> Self {
         Self {
             hasher: keyed(secret, "syn cookies"),

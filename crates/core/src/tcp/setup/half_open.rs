@@ -7,7 +7,7 @@ use ring::prefetch::prefetch;
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::arena::Slots;
+use crate::arena::{SavedSlots, Slots};
 use crate::config::Config;
 use crate::flow::FlowKey;
 use crate::id::PortId;
@@ -19,6 +19,7 @@ use crate::tcp::segment::Segment;
 #[derive(Clone, Copy, Debug)]
 // The key first: copies of it are from one half of a copied record.
 #[repr(C, align(64))]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct HalfOpen {
     pub key: FlowKey,
     pub iss: SeqNumber,
@@ -44,6 +45,7 @@ pub(crate) struct HalfOpen {
 bitflags::bitflags! {
     /// Options that both sides offered, and more facts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub(crate) struct Options: u8 {
         const TIMESTAMPS = 1;
         const SACK = 2;
@@ -131,7 +133,29 @@ pub(crate) struct HalfOpens {
     records: Vec<HalfOpen>,
 }
 
+/// All of them on their way to another process.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct SavedHalfOpens {
+    slots: SavedSlots,
+    records: Vec<HalfOpen>,
+}
+
 impl HalfOpens {
+    pub fn save(&self) -> SavedHalfOpens {
+        SavedHalfOpens {
+            slots: self.slots.save(),
+            records: self.records.clone(),
+        }
+    }
+
+    /// Takes over what another had, where there is nothing yet. False: it contradicts itself, or it
+    /// is too much.
+    pub fn restore(&mut self, saved: SavedHalfOpens) -> bool {
+        let is_sound = saved.records.len() == saved.slots.len();
+        self.records = saved.records;
+        is_sound && self.slots.restore(&saved.slots)
+    }
+
     pub fn new(config: &Config) -> io::Result<Self> {
         let mut records = Vec::new();
         records.try_reserve_exact(config.max_half_open as usize)?;

@@ -1,5 +1,7 @@
 //! Listeners: who listens where, and their backlogs.
 
+mod saved;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -16,11 +18,13 @@ use crate::tcp::option_sets::SetId;
 use crate::tcp::setup::fast_open::PendingOpens;
 use crate::tcp::setup::pace::Pace;
 
+pub(crate) use saved::SavedListeners;
+
 /// Half-open records that a listener may have even if its backlog is smaller.
 const MIN_HALF_OPEN: u32 = 64;
 
 /// One listener.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Listener {
     pub token: Token,
     /// Where the streams of its connections lie.
@@ -32,6 +36,7 @@ pub(crate) struct Listener {
     /// The record of them that its connections share.
     pub set: SetId,
     /// Established, not taken by the application yet.
+    #[serde(skip)]
     pub waiting: List,
     /// Half-open records that it has.
     pub half_open: u32,
@@ -39,6 +44,7 @@ pub(crate) struct Listener {
     /// It gets connections only where nobody else listens, and nobody accepts them there.
     pub is_backup: bool,
     /// Whether its program comes to accept.
+    #[serde(skip)]
     pub pace: Pace,
     /// It shares its port with others that do (SO_REUSEPORT).
     shares: bool,

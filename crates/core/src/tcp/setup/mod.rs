@@ -30,8 +30,8 @@ mod syn_offload;
 
 pub(crate) use actions::{Listened, OpenActions};
 pub(crate) use fast_open::{CookieCache, FastOpen, Issuer};
-pub(crate) use half_open::{Before, HalfOpen, HalfOpens, Options, beyond};
-pub(crate) use listen::{Listener, Listeners};
+pub(crate) use half_open::{Before, HalfOpen, HalfOpens, Options, SavedHalfOpens, beyond};
+pub(crate) use listen::{Listener, Listeners, SavedListeners};
 pub(crate) use open_part::OpenPart;
 pub(crate) use open_state::OpenState;
 pub(crate) use open_view::OpenView;

@@ -4,7 +4,7 @@ use crate::info::State;
 use crate::tcp::setup::fast_open::FastOpen;
 
 /// The set-up part of `tcb::Cold`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct OpenState {
     /// Window scale that we offer in a SYN.
     pub wscale: u8,

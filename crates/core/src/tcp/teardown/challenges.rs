@@ -8,7 +8,7 @@ const INTERVAL_MS: u32 = 500;
 
 /// What one connection has used of its limit. Without one of its own, a connection could use up
 /// that of all the others, and by that find out what those do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Challenges {
     /// When nothing will be used any more: milliseconds, low 32 bits.
     unused_at: u32,

@@ -5,7 +5,7 @@
 use crate::id::ConnId;
 
 /// Connections whose RST is due when they have had their turn to send.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ClosingWithReset(Vec<ConnId>);
 
 impl ClosingWithReset {

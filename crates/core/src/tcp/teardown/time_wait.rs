@@ -17,7 +17,7 @@ use crate::tcp::clock::near;
 const REUSE_AFTER_MS: i32 = 1000;
 
 /// What is left of a connection, with its key or what stands for that.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct TimeWait<K = FlowKey> {
     pub key: K,
     pub snd_nxt: SeqNumber,
@@ -34,7 +34,7 @@ pub(crate) struct TimeWait<K = FlowKey> {
 }
 
 /// What a connection leaves behind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rest {
     pub record: TimeWait,
     /// An ACK is due that was not sent.
@@ -46,6 +46,7 @@ pub(crate) struct Rest {
 bitflags::bitflags! {
     /// One-bit facts about a connection in TIME_WAIT.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub(crate) struct Facts: u8 {
         /// It is one.
         const LIVE = 4;
@@ -108,6 +109,19 @@ pub(crate) struct TimeWaits {
 }
 
 impl TimeWaits {
+    /// All of them, the one that ends first in front.
+    pub fn save(&self) -> Vec<Rest> {
+        let rest = |slot| {
+            let record = self.at(slot)?;
+            Some(Rest {
+                owes_ack: record.due != 0,
+                record: TimeWait { due: 0, ..record },
+                owner: self.owner(slot),
+            })
+        };
+        self.order.iter(&self.links).filter_map(rest).collect()
+    }
+
     pub fn new(config: &Config) -> io::Result<Self> {
         let max = config.max_time_wait;
         let (mut records, mut links) = (Vec::new(), Vec::new());

@@ -11,6 +11,25 @@ use crate::tcp::teardown::part::TimeWaitPart;
 use crate::tcp::teardown::time_wait::{Facts, Rest, TimeWait};
 
 impl TimeWaitPart<'_> {
+    /// Goes on with what another process had in TIME_WAIT, in the order in which that ends. False:
+    /// it is none, or there is no room.
+    pub fn restore(&mut self, now: Instant, rest: &Rest) -> bool {
+        let Rest { record, .. } = rest;
+        if record.due != 0 || !record.has(Facts::LIVE) {
+            return false;
+        }
+        let Some(slot) = self.records.insert(now, record) else {
+            return false;
+        };
+        self.records.set_owner(slot, rest.owner);
+        if rest.owes_ack {
+            self.owe_last_ack(slot);
+        }
+        let hash = self.flows.hash(&record.key);
+        self.flows.insert(hash, flow::id(flow::TIME_WAIT, slot));
+        true
+    }
+
     /// Replaces the connection `id` by what is left of it. False if there can be no record.
     /// RFC 9293 MUST-13.
     pub fn start(&mut self, now: Instant, id: u32, hash: FlowHash, rest: &Rest) -> bool {

@@ -37,6 +37,7 @@ mod persist;
 mod prr;
 mod rack;
 mod receive;
+mod replaced;
 mod requirements;
 mod reroute;
 mod sack;

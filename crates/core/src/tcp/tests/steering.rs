@@ -12,7 +12,7 @@ use crate::config::{Config, SynCookies};
 use crate::drops::DropReason;
 use crate::error::Error;
 use crate::id::OptionsId;
-use crate::testing::{Handshake, Harness, seg};
+use crate::testing::{Handshake, Harness, restore, seg};
 
 const WIN: u16 = 60_000;
 
@@ -174,4 +174,34 @@ fn the_link_hears_how_long_cookies_may_come_back() {
     h.send(seg().seq(1).ack(1).win(WIN));
     h.take_accepted();
     assert_eq!((link.flows(), h.stack.usage().flows), (1, 1), "{answer:?}");
+}
+
+/// The link of a stack that goes on for another hears all that the link of that one had heard.
+#[test]
+fn a_stack_that_goes_on_tells_its_link_what_it_has() {
+    let (mut h, link) = steered(8, |config| config.syn_cookies = SynCookies::Always);
+    h.listen(8, Options::default());
+    h.send(Handshake::default().syn());
+    h.expect(seg().syn().ack(1));
+    h.send(seg().seq(1).ack(1).win(WIN));
+    h.take_accepted();
+    let reply = h.execute(Command::Listen {
+        token: crate::testing::LISTENER,
+        local: "0.0.0.0:81".parse().unwrap(),
+        only_v6: false,
+        backlog: 5,
+        options: Options::default(),
+    });
+    let crate::Reply::Listening(gone, _) = reply else {
+        panic!("{reply:?}");
+    };
+    h.execute(Command::Unlisten(gone));
+    let next = Link::default();
+    next.told(|told| told.room = 8);
+    let (_stack, _streams) = restore(&mut h, Some(Box::new(next.clone())));
+    let heard = |link: &Link| link.told(|told| (told.flows.clone(), told.listened.clone()));
+    assert_eq!(heard(&link), heard(&next));
+    assert!(!next.told(|told| told.listened.is_empty()) && next.flows() == 1);
+    let cookies = |link: &Link| link.told(|told| told.cookies);
+    assert!(cookies(&next).is_some() && cookies(&link) == cookies(&next));
 }

@@ -11,14 +11,14 @@ use super::*;
 use crate::region::Shared;
 
 /// The end of a program, and the memory that it shares.
-struct Program {
+pub(super) struct Program {
     home: u32,
-    app: AppStreams,
-    memory: HomeMemory,
+    pub(super) app: AppStreams,
+    pub(super) memory: HomeMemory,
 }
 
 impl Program {
-    fn new(stack: &mut StackStreams, slots: u32, pool_kib: u32) -> Self {
+    pub(super) fn new(stack: &mut StackStreams, slots: u32, pool_kib: u32) -> Self {
         let memory = HomeMemory::create("ring-test", &config(slots, pool_kib)).unwrap();
         Self {
             home: stack.homes().add(&memory).unwrap(),
@@ -27,7 +27,7 @@ impl Program {
         }
     }
 
-    fn slot(&self, slot: u32) -> u32 {
+    pub(super) fn slot(&self, slot: u32) -> u32 {
         slot_of(self.home, slot)
     }
 }
@@ -36,14 +36,14 @@ fn fd(memory: &HomeMemory) -> OwnedFd {
     memory.fd().try_clone_to_owned().unwrap()
 }
 
-fn stack(homes: u32) -> StackStreams {
+pub(super) fn stack(homes: u32) -> StackStreams {
     streams_and_homes(None, &config(1, 16), PagePolicy::Small, homes)
         .unwrap()
         .0
 }
 
 /// Both ends of a home, and the stack's number of the application's slot 0.
-pub(super) fn shared(slots: u32, pool_kib: u32) -> (StackStreams, AppStreams, u32) {
+fn shared(slots: u32, pool_kib: u32) -> (StackStreams, AppStreams, u32) {
     let mut stack = stack(2);
     let program = Program::new(&mut stack, slots, pool_kib);
     let base = program.slot(0);

@@ -20,6 +20,7 @@ enum Op {
     Sweep(usize),
     Limits(Limits),
     NewLife { close: bool },
+    Replace,
 }
 
 /// Mostly segments; sometimes enough to grow a few times.
@@ -39,6 +40,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0usize..4).prop_map(Op::Sweep),
         1 => (len(), len()).prop_map(|(recv, send)| Op::Limits(limits(recv, send))),
         1 => any::<bool>().prop_map(|close| Op::NewLife { close }),
+        1 => Just(Op::Replace),
     ]
 }
 
@@ -58,16 +60,41 @@ struct World {
     app: AppStreams,
     /// The stack's number of the application's slot 0.
     base: u32,
+    /// Where the streams are, if another process may have them.
+    memory: Option<HomeMemory>,
+    pool_kib: u32,
     models: Vec<Model>,
     counter: u32,
 }
 
 impl World {
-    fn new((stack, app, base): (StackStreams, AppStreams, u32)) -> Self {
+    fn new(pool_kib: u32) -> Self {
+        let (stack, app) = pair(SLOTS, pool_kib);
+        Self::of(stack, app, 0, None, pool_kib)
+    }
+
+    /// The application is in another process, as far as the stack can tell.
+    #[cfg(not(miri))]
+    fn with_home(pool_kib: u32) -> Self {
+        let mut stack = super::homes::stack(2);
+        let program = super::homes::Program::new(&mut stack, SLOTS, pool_kib);
+        let base = program.slot(0);
+        Self::of(stack, program.app, base, Some(program.memory), pool_kib)
+    }
+
+    fn of(
+        stack: StackStreams,
+        app: AppStreams,
+        base: u32,
+        memory: Option<HomeMemory>,
+        pool_kib: u32,
+    ) -> Self {
         let mut world = Self {
             stack,
             app,
             base,
+            memory,
+            pool_kib,
             models: Vec::new(),
             counter: 0,
         };
@@ -185,6 +212,33 @@ impl World {
         self.open(slot);
     }
 
+    /// Another stack goes on, and another application where it is in the same process.
+    fn replace(&mut self) {
+        if self.memory.is_some() {
+            return self.replace_stack();
+        }
+        let (stack, app) = (&self.stack, &mut self.app);
+        let saved: Vec<_> = (0..SLOTS)
+            .filter_map(|slot| save_stream(stack, app, slot))
+            .collect();
+        assert_eq!(saved.len(), SLOTS as usize);
+        let (mut stack, mut app) = pair(SLOTS, self.pool_kib);
+        restore_streams(&mut stack, &mut app, &saved).unwrap();
+        let again = restore_streams(&mut stack, &mut app, &saved);
+        assert_eq!(again, Err(StreamError::Held));
+        (self.stack, self.app) = (stack, app);
+    }
+
+    fn replace_stack(&mut self) {
+        let saved = self.stack.homes().save();
+        let memory = self.memory.as_ref().unwrap();
+        let fd = memory.fd().try_clone_to_owned().unwrap();
+        let memory = HomeMemory::found(fd, &memory.plan()).unwrap();
+        let mut stack = super::homes::stack(2);
+        stack.homes().restore(&saved[0], &memory).unwrap();
+        (self.stack, self.memory) = (stack, Some(memory));
+    }
+
     fn set_limits(&mut self, slot: u32, limits: Limits) {
         let (stack, at) = self.stack(slot);
         stack.set_recv_limit(at, limits.recv);
@@ -213,6 +267,7 @@ impl World {
             }
             Op::Limits(limits) => self.set_limits(slot, limits),
             Op::NewLife { close } => self.new_life(slot, close),
+            Op::Replace => self.replace(),
         }
         self.check(slot);
     }
@@ -264,8 +319,7 @@ proptest! {
     #[test]
     fn behaves_as_queues_of_bytes(pool_kib in prop_oneof![Just(16), Just(64), Just(2048)],
                                   ops in prop::collection::vec((0..SLOTS, op()), 1..150)) {
-        let (stack, app) = pair(SLOTS, pool_kib);
-        let mut world = World::new((stack, app, 0));
+        let mut world = World::new(pool_kib);
         for (slot, op) in ops {
             world.apply(slot, op);
         }
@@ -279,7 +333,7 @@ proptest! {
         pool_kib in prop_oneof![Just(16), Just(64), Just(2048)],
         ops in prop::collection::vec((0..SLOTS, op()), 1..150),
     ) {
-        let mut world = World::new(super::homes::shared(SLOTS, pool_kib));
+        let mut world = World::with_home(pool_kib);
         for (slot, op) in ops {
             world.apply(slot, op);
         }

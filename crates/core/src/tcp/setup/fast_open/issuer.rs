@@ -15,7 +15,7 @@ use crate::secret::keyed;
 const KEY_LIFETIME_SECONDS: u64 = 3600;
 
 /// What Fast Open means for a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) enum FastOpen {
     #[default]
     Off,

@@ -16,7 +16,7 @@ const COOLING: Duration = Duration::from_secs(60);
 
 /// Connections that a listener opened by cookie and whose handshakes are not complete: what an
 /// attacker with real addresses can hold (RFC 7413 §5.1).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PendingOpens {
     pending: u32,
     /// Those that were reset count on until `cool_at`: spoofed SYNs whose victims answer with RST
