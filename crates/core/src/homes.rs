@@ -12,7 +12,7 @@ use wire::time::Instant;
 use crate::error::Error;
 use crate::id::{ConnId, ListenerId};
 use crate::stack::Stack;
-use crate::tcp::heirs::{look, move_home};
+use crate::tcp::heirs::{move_home, waiting};
 use crate::tcp::homes::{Programs, stream_of};
 use crate::tcp::stalled::{hand_on_stalled, note_accepting, stall_due};
 
@@ -71,8 +71,8 @@ impl Stack {
         Programs(&mut self.tcp).app_gone(now, home);
     }
 
-    /// A listener has its connections in another home from now on, those that wait there, too.
-    /// Nobody accepts them, until another program listens at the place.
+    /// A listener has its connections in another home from now on. Nobody accepts them there: those
+    /// that wait go to others at the place, or wait until one listens there.
     ///
     /// # Errors
     /// `BadId`.
@@ -80,10 +80,9 @@ impl Stack {
         move_home(&mut self.tcp, id, home)
     }
 
-    /// How many connections wait at a listener, and whether another listens at its place. `None`:
-    /// there is no such listener.
-    pub fn look_at_listener(&self, id: ListenerId) -> Option<(u32, bool)> {
-        look(&self.tcp, id)
+    /// How many connections wait at a listener. `None`: there is no such listener.
+    pub fn waiting_at(&self, id: ListenerId) -> Option<u32> {
+        waiting(&self.tcp, id)
     }
 
     /// Hands on what waits at listeners whose programs do not come to accept it, to others that

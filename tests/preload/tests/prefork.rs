@@ -1,6 +1,6 @@
 //! Masters with workers that share a listener, on the stack of a daemon and on the kernel: under
-//! load a worker is killed, and clients lose what they would lose there. One that is stopped, or
-//! busy for long, keeps nobody waiting whom others can serve.
+//! load a worker is killed, or all are replaced, and clients lose what they would lose there. One
+//! that is stopped, or busy for long, keeps nobody waiting whom others can serve.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -77,9 +77,26 @@ fn kill_one(server: &Process) {
     });
 }
 
+/// Has the master replace itself and its worker.
+fn reload(server: &Process) {
+    let old = children(master(server));
+    let mut told = Instant::now();
+    kill_process(master(server), Signal::USR2).unwrap();
+    wait_until("the worker is another", WITHIN, || {
+        // One that has just begun does not hear it.
+        if told.elapsed() > Duration::from_secs(3) {
+            told = Instant::now();
+            kill_process(master(server), Signal::USR2).unwrap();
+        }
+        let now = children(master(server));
+        !now.is_empty() && !now.iter().any(|pid| old.contains(pid))
+    });
+}
+
 /// Does `what` with a server on the kernel, and with the same on the stack of a daemon.
 fn both<T>(
     needed: &[&str],
+    workers: usize,
     words: impl Fn(&Site, IpAddr) -> String,
     what: impl Fn(&Site, SocketAddr, &Process) -> T,
 ) -> Option<[T; 2]> {
@@ -101,7 +118,7 @@ fn both<T>(
             site.start_peer(site.peer(&words), PORT)
         };
         wait_until("all workers", WITHIN, || {
-            children(master(&server)).len() == WORKERS
+            children(master(&server)).len() == workers
         });
         what(site, SocketAddr::new(at, PORT), &server)
     });
@@ -111,10 +128,11 @@ fn both<T>(
 /// What is lost on the kernel, and on the stack of a daemon.
 fn compared(
     needed: &[&str],
+    workers: usize,
     words: impl Fn(&Site, IpAddr) -> String,
     change: fn(&Process),
 ) -> Option<[Losses; 2]> {
-    both(needed, words, |site, at, server| {
+    both(needed, workers, words, |site, at, server| {
         disturb(site, at, ANSWER.as_bytes(), || change(server))
     })
 }
@@ -200,28 +218,65 @@ fn simple(site: &Site, at: IpAddr) -> String {
 
 #[test]
 fn a_killed_worker_of_gunicorn_takes_what_it_had_accepted() {
-    if let Some(losses) = compared(&["gunicorn"], gunicorn, kill_one) {
+    if let Some(losses) = compared(&["gunicorn"], WORKERS, gunicorn, kill_one) {
         is_one_a_kill(losses);
     }
 }
 
 #[test]
 fn nobody_waits_for_a_stopped_worker_of_gunicorn() {
-    if let Some(slowest) = both(&["gunicorn"], gunicorn, beside_a_stopped_one) {
+    if let Some(slowest) = both(&["gunicorn"], WORKERS, gunicorn, beside_a_stopped_one) {
         nobody_waits(slowest);
     }
 }
 
 #[test]
 fn nobody_waits_for_a_busy_worker_of_gunicorn() {
-    if let Some(slowest) = both(&["gunicorn"], gunicorn, beside_a_busy_one) {
+    if let Some(slowest) = both(&["gunicorn"], WORKERS, gunicorn, beside_a_busy_one) {
         nobody_waits(slowest);
     }
 }
 
 #[test]
 fn nobody_waits_for_a_busy_worker_that_waits_in_accept() {
-    if let Some(slowest) = both(&["python3"], simple, beside_a_busy_one) {
+    if let Some(slowest) = both(&["python3"], WORKERS, simple, beside_a_busy_one) {
         nobody_waits(slowest);
+    }
+}
+
+#[test]
+fn a_killed_worker_of_uwsgi_takes_what_it_had_accepted() {
+    let words = |site: &Site, at: IpAddr| {
+        let file = write(site, "application.py", APPLICATION);
+        format!(
+            "uwsgi --plugins python3 --http-socket {at}:{PORT} --master --processes {WORKERS} --die-on-term --wsgi-file {file}"
+        )
+    };
+    if let Some(losses) = compared(&["uwsgi"], WORKERS, words, kill_one) {
+        is_one_a_kill(losses);
+    }
+}
+
+/// The new worker has the listeners of the old one by a message (`expose-fd listeners`).
+#[test]
+fn a_reload_of_haproxy_with_a_master_loses_no_request() {
+    let words = |site: &Site, at: IpAddr| {
+        let directory = site.file(&at.to_string());
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
+        let conf = format!(
+            "global\n  stats socket {}/socket mode 600 level admin expose-fd listeners\n\
+             defaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect 10s\n\
+             frontend front\n  bind {at}:{PORT}\n  http-request return status 200 content-type text/plain string \"served\\n\"\n",
+            directory.display()
+        );
+        let conf = write(site, &format!("{at}.conf"), &conf);
+        format!("haproxy -W -f {conf}")
+    };
+    if let Some([plain, ours]) = compared(&["haproxy"], 1, words, reload) {
+        assert!(
+            ours.cut <= plain.cut && ours.lost == 0,
+            "{plain:?} {ours:?}"
+        );
     }
 }

@@ -49,22 +49,22 @@ pub fn begin_accepting(tcp: &mut Tcp, slot: u32) {
     }
 }
 
-/// A listener is of another home from now on, where nobody accepts: who waits there goes along, as
-/// far as there is room.
+/// A listener is of another home from now on, where nobody accepts: who waits there goes to others
+/// that accept, or along, as far as there is room.
 pub fn move_home(tcp: &mut Tcp, id: ListenerId, home: u32) -> Result<(), Error> {
     let slot = tcp.setup.listeners.resolve(id)?;
     let entry = tcp.setup.listeners.at_mut(slot).ok_or(Error::BadId)?;
     (entry.home, entry.is_backup) = (home, true);
+    hand_on(tcp, slot);
     take_back(tcp, slot);
     Ok(())
 }
 
-/// How many connections wait at a listener for somebody who accepts them, and whether another
-/// listens at its place. `None`: there is no such listener.
-pub fn look(tcp: &Tcp, id: ListenerId) -> Option<(u32, bool)> {
+/// How many connections wait at a listener for somebody who accepts them. `None`: there is no such
+/// listener.
+pub fn waiting(tcp: &Tcp, id: ListenerId) -> Option<u32> {
     let slot = tcp.setup.listeners.resolve(id).ok()?;
-    let waiting = tcp.setup.listeners.at(slot)?.waiting.len();
-    Some((waiting, tcp.setup.listeners.beside(slot).next().is_some()))
+    Some(tcp.setup.listeners.at(slot)?.waiting.len())
 }
 
 /// Hands what waits at a listener on to others at the same place, as far as they have room for it:

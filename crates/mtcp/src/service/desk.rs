@@ -145,7 +145,8 @@ impl Desk<'_> {
     fn keep(&mut self, id: ListenerId) -> bool {
         let streams = streams_config(&*self.channel.policy);
         let listener = self.listeners.named(id);
-        let kept = listener.is_some_and(|one| self.kept.keep(self.runner, &one, &streams));
+        let kept =
+            listener.is_some_and(|one| self.kept.keep(self.runner, self.listeners, &one, &streams));
         if kept {
             self.listeners.disown(id);
         }

@@ -401,7 +401,10 @@ impl Host {
     /// The listeners of a program that is gone: those that other processes have go on.
     fn leave_listeners(&mut self, id: ChannelId, streams: &StreamsConfig) {
         for listener in self.listeners.of_channel(id) {
-            match self.kept.keep(&mut self.runner, &listener, streams) {
+            let kept = self
+                .kept
+                .keep(&mut self.runner, &self.listeners, &listener, streams);
+            match kept {
                 true => self.listeners.disown(listener.id),
                 false => self.listeners.remove(listener.id),
             }

@@ -57,15 +57,16 @@ impl KeptListeners {
     }
 
     /// Its program is done with a listener, which goes on if a process has its socket and nobody
-    /// else listens there. False: it is for the caller to close.
+    /// else listens by that. (Who listens there by another one may end before.) False: it is for
+    /// the caller to close.
     pub(super) fn keep(
         &mut self,
         runner: &mut Runner,
+        listeners: &Listeners,
         listener: &Listener,
         streams: &StreamsConfig,
     ) -> bool {
-        let look = runner.stack().look_at_listener(listener.id);
-        let Some((cookie, (_, false))) = listener.cookie.zip(look) else {
+        let Some(cookie) = listener.cookie.filter(|_| !listeners.has_twin(listener)) else {
             return false;
         };
         let of_user = self.all.iter().filter(|kept| kept.uid == listener.uid);
@@ -105,8 +106,10 @@ impl KeptListeners {
         }
         let listening = self.listening();
         let is_needed = |kept: &Kept| {
-            let look = runner.stack().look_at_listener(kept.id);
-            let is_replaced = look.is_none_or(|(waiting, others)| others && waiting == 0);
+            let waiting = runner.stack().waiting_at(kept.id);
+            let listener = listeners.named(kept.id).zip(waiting);
+            let is_replaced =
+                listener.is_none_or(|(one, waiting)| waiting == 0 && listeners.has_twin(&one));
             !is_replaced && listening.contains(&kept.cookie)
         };
         let (needed, over): (Vec<Kept>, Vec<Kept>) =

@@ -101,6 +101,13 @@ impl Listeners {
         all.any(|one| one.cookie == Some(cookie) && one.local == local)
     }
 
+    /// Whether another one is there by the same socket of the kernel.
+    pub(super) fn has_twin(&self, listener: &Listener) -> bool {
+        let mut all = self.all.iter().flatten();
+        let twin = |one: &Listener| (one.cookie, one.local) == (listener.cookie, listener.local);
+        listener.cookie.is_some() && all.any(|one| one.id != listener.id && twin(one))
+    }
+
     /// The one with this token.
     pub(super) fn get(&self, token: Token) -> Option<Listener> {
         *self.all.get(token.0 as usize)?

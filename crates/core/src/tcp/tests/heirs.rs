@@ -142,7 +142,7 @@ fn a_listener_without_a_program_keeps_who_comes_for_the_next() {
     h.send(h.handshake_ack(&Handshake::default()).port(5002));
     open(&mut h, 5003);
     assert_eq!(announced(&mut h), [], "nobody accepts");
-    assert_eq!(h.stack.look_at_listener(listener), Some((3, false)));
+    assert_eq!(h.stack.waiting_at(listener), Some(3));
     let mut next = Program::new(&mut h, 1);
     let waiting = announced(&mut h);
     assert!(waiting.iter().all(|(token, _)| *token == next.token));
@@ -150,10 +150,10 @@ fn a_listener_without_a_program_keeps_who_comes_for_the_next() {
         .iter()
         .map(|&(_, conn)| read(&mut h, &mut next, conn));
     assert_eq!(texts.collect::<Vec<_>>(), [&b"GET"[..], b"", b""]);
-    assert_eq!(h.stack.look_at_listener(listener), Some((0, true)));
+    assert_eq!(h.stack.waiting_at(listener), Some(0));
     h.stack.app_gone(now, between);
     assert!(h.stack.remove_home(between) && !resets(&mut h));
-    assert_eq!(h.stack.look_at_listener(listener), None);
+    assert_eq!(h.stack.waiting_at(listener), None);
 }
 
 /// A worker that closes its listener, with a connection that it was told of, one that it was not

@@ -177,6 +177,37 @@ fn who_comes_waits_as_long_as_a_process_has_the_socket() {
     world.end();
 }
 
+/// Two sockets of the kernel at one port (SO_REUSEPORT), as at the first reload of a master that
+/// binds anew: who listens by the new one leaves it to a child that does not listen yet, and then
+/// the old one ends. Who comes waits for the child.
+#[test]
+fn a_socket_is_kept_though_another_one_is_listened_at() {
+    let mut world = World::new();
+    let old = TcpListener::bind("127.0.0.1:0").unwrap();
+    let new = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut first, mut second) = (world.process(1), world.process(2));
+    let of_old = first.share_behind(5, &old);
+    let of_new = second.share_behind(6, &new);
+    assert_eq!(second.ask(Command::Leave(of_new)), Ok(Reply::Done));
+    world.ask(b"before ");
+    first.accepted();
+    drop(old);
+    assert_eq!(first.ask(Command::Leave(of_old)), Ok(Reply::Done));
+    world.ask(b"between");
+    let mut child = world.process(3);
+    let listener = child.share_behind(7, &new);
+    assert_eq!(child.hear_all(Token(7), 7), b"before ");
+    assert_eq!(child.hear_all(Token(7), 7), b"between");
+    drop(new);
+    assert_eq!(child.ask(Command::Leave(listener)), Ok(Reply::Done));
+    // That nobody has it is seen at the next look.
+    let start = Instant::now();
+    while world.connect(PORT) != Err(Errno::ECONNREFUSED) {
+        assert!(start.elapsed() < DEADLINE, "{:?}", world.sockets(None));
+    }
+    world.end();
+}
+
 /// The last process that has the socket ends without having listened: who waits is reset, and
 /// others are refused.
 #[test]

@@ -107,7 +107,7 @@ fn who_comes_first_serves_what_waits_at_all_others() {
     h.stack.hand_on_stalled(h.now());
     let given = announced(&mut h);
     assert_eq!(of(&given, first).len(), 4);
-    assert_eq!(h.stack.look_at_listener(first.listener), Some((5, true)));
+    assert_eq!(h.stack.waiting_at(first.listener), Some(5));
 }
 
 /// A program that accepts one after the other keeps what waits, however long that takes, and one
