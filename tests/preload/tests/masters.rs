@@ -1,17 +1,19 @@
 //! A master that has the listeners and workers of another user that serve, on the stack of a daemon
-//! and on the kernel: under load it is told to replace them, and clients hear of nothing.
+//! and on the kernel: under load it is told to replace them, or itself by another one, and clients
+//! hear of nothing.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
 use std::fs::{self, Permissions};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use applications::host::Host;
 use applications::process::{PROMPT, wait_until};
 use applications::site::{WITHIN, spell, succeed};
-use applications::steady::children;
+use applications::steady::{Losses, children, disturb};
 use applications::web::{judge_ab, publish, same};
 use applications::{Family, Process, Site};
 use interop::process::finish;
@@ -25,6 +27,8 @@ struct Nginx<'a> {
     site: &'a Site,
     at: IpAddr,
     directory: PathBuf,
+    /// Whether it leaves who has started it.
+    daemon: &'static str,
 }
 
 impl<'a> Nginx<'a> {
@@ -36,6 +40,7 @@ impl<'a> Nginx<'a> {
             site,
             at,
             directory,
+            daemon: "off",
         }
     }
 
@@ -45,9 +50,10 @@ impl<'a> Nginx<'a> {
             .map(|what| format!("{what}_temp_path {directory}/{what};"))
             .concat();
         let text = format!(
-            "daemon off; user www-data; worker_processes 2; pid {directory}/pid; error_log {directory}/error;\n\
+            "daemon {}; user www-data; worker_processes 2; pid {directory}/pid; error_log {directory}/error;\n\
              events {{}}\n\
              http {{ access_log off; {temporary} server {{ listen {}:{PORT}; root {}; }} }}\n",
+            self.daemon,
             self.at,
             spell(&self.site.lab().www())
         );
@@ -143,4 +149,57 @@ fn workers_of_another_user_are_replaced() {
             });
         }
     });
+}
+
+/// Starts a server that leaves who has started it.
+fn start_daemon(nginx: &mut Nginx<'_>, command: impl FnOnce(&str) -> Command) {
+    nginx.daemon = "on";
+    succeed(command(&nginx.words()));
+    wait_until("two workers", PROMPT, || workers(nginx) == 2);
+}
+
+fn workers(nginx: &Nginx<'_>) -> usize {
+    nginx.master().map_or(0, |master| children(master).len())
+}
+
+/// Binary upgrade, as nginx's manual has it: a new master beside the old one, whose workers end
+/// first, and which ends then.
+fn upgrade(nginx: &Nginx<'_>) {
+    let old = nginx.master().unwrap();
+    nginx.signal(Signal::USR2);
+    wait_until("the new master and its workers", WITHIN, || {
+        nginx.master().is_some_and(|new| new != old) && workers(nginx) == 2
+    });
+    kill_process(old, Signal::WINCH).unwrap();
+    let new = nginx.master().unwrap();
+    wait_until("the old workers are gone", WITHIN, || {
+        children(old).iter().all(|&pid| pid == new || is_over(pid))
+    });
+    kill_process(old, Signal::QUIT).unwrap();
+    wait_until("the old master is gone", WITHIN, || is_over(old));
+}
+
+#[test]
+fn an_upgrade_of_the_binary_loses_no_request() {
+    let Some(host) = Host::new(&["nginx"]) else {
+        return;
+    };
+    let site = &host.site;
+    publish(site);
+    fs::set_permissions(site.lab().www(), Permissions::from_mode(0o755)).unwrap();
+    let wanted = fs::read(site.lab().www().join("small")).unwrap();
+    let losses = |nginx: &Nginx<'_>| {
+        let at = SocketAddr::new(nginx.at, PORT);
+        disturb(site, at, &wanted, || upgrade(nginx))
+    };
+    let mut plain = Nginx::new(site, Family::V4.peer(), "plain");
+    start_daemon(&mut plain, |words| site.peer(words));
+    let on_kernel = losses(&plain);
+    drop(plain);
+    let mut ours = Nginx::new(site, Family::V4.ours(), "ours");
+    start_daemon(&mut ours, |words| host.run("0", words));
+    let on_ours = losses(&ours);
+    drop(ours);
+    let none = Losses { cut: 0, lost: 0 };
+    assert_eq!([on_kernel, on_ours], [none; 2]);
 }
