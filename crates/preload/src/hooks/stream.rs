@@ -246,18 +246,22 @@ pub(crate) fn receive(
         if !engine.sockets.still(&found) {
             return Some(Err(Errno::EBADF));
         }
-        if done > 0 && is_at_mark(engine, id) {
-            return Some(Ok(done));
-        }
-        match take(engine, id, bufs, done, known) {
-            Ok(n) => {
-                done += n;
-                let over = n == 0 || done >= wanted || is_at_mark(engine, id);
-                over.then_some(Ok(done))
+        // All that is there, the end of the stream too: who sleeps is woken for what comes later.
+        loop {
+            if done > 0 && is_at_mark(engine, id) {
+                return Some(Ok(done));
             }
-            Err(Errno::EAGAIN) => None,
-            Err(_) if done > 0 => Some(Ok(done)),
-            Err(error) => Some(Err(error)),
+            match take(engine, id, bufs, done, known) {
+                Ok(n) => {
+                    done += n;
+                    if n == 0 || done >= wanted || is_at_mark(engine, id) {
+                        return Some(Ok(done));
+                    }
+                }
+                Err(Errno::EAGAIN) => return None,
+                Err(_) if done > 0 => return Some(Ok(done)),
+                Err(error) => return Some(Err(error)),
+            }
         }
     };
     let result = match step(&mut engine) {
