@@ -129,7 +129,8 @@ pub(crate) fn sleep(
         let most = context.prepare_sleep(&mut links).unwrap_or_default();
         context.set_attended(!background);
         let look = engine.pumps.look_again();
-        timeout = [timeout, most, look].into_iter().flatten().min();
+        let patrol = engine.waiters.patrol();
+        timeout = [timeout, most, look, patrol].into_iter().flatten().min();
         if engine.pumps.is_busy() {
             timeout = Some(Duration::ZERO);
         }
@@ -219,7 +220,10 @@ pub(crate) fn wait_until<T>(
         }
         let left = deadline.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now())));
         if left == Some(Duration::ZERO) {
-            engine.settle();
+            if let Some(context) = engine.context() {
+                // What waited for company goes. Sockets say what became of the link.
+                let _ = context.settle();
+            }
             break Ok(None);
         }
         let before = held.get_or_insert_with(put_off::hold).before();

@@ -1,12 +1,13 @@
 //! Who waits for the stack, and who of them drives it.
 //!
 //! One of those that wait, the driver, sleeps on the link, and runs a turn when it wakes. The
-//! others sleep on a doorbell of their own. The thread that runs a turn notifies those whose
-//! sockets became ready, once it has given the lock back, which they need. A driver that stops
-//! waiting notifies another thread to take its place.
+//! others sleep on a doorbell of their own. The thread that runs a turn notes those whose sockets
+//! became ready. They are notified once the lock, which they need, is given back, a few at a time
+//! (`wakes`). A driver that stops waiting notifies another thread to take its place.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use libc::pthread_t;
 use mtcp::{Context, Errno, Events, Result, SocketId};
@@ -15,6 +16,11 @@ use crate::cancel;
 use crate::kernel::{nanos, now};
 use crate::presence::WaitEntry;
 use crate::private;
+
+mod wakes;
+
+pub(crate) use wakes::Doorbells;
+use wakes::{OVERDUE, Wakes};
 
 /// What a sleeper sleeps for, besides descriptors of the kernel.
 #[derive(Debug)]
@@ -55,10 +61,19 @@ struct Waiter {
     serial: u64,
     /// `None`: nobody waits there.
     want: Option<Want>,
-    woken: bool,
+    woken: Woken,
     /// The background thread does.
     is_background: bool,
     thread: pthread_t,
+}
+
+/// Whether a thread that waits was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    No,
+    /// It will be, after others.
+    Soon,
+    Yes,
 }
 
 /// Waits so far. A child counts on where its parent was, whose waiters it has not.
@@ -74,55 +89,11 @@ enum Driver {
     Background(usize),
 }
 
-/// Doorbells to be notified once the lock is given back: a thread that wakes up needs it at once.
-#[derive(Debug)]
-pub(crate) struct Doorbells {
-    list: [c_int; DOORBELLS_MAX],
-    count: usize,
-}
-
-/// How many wait for that at most. Those before are notified with the lock.
-const DOORBELLS_MAX: usize = 32;
-
-impl Doorbells {
-    const fn new() -> Self {
-        Self {
-            list: [-1; DOORBELLS_MAX],
-            count: 0,
-        }
-    }
-
-    fn add(&mut self, doorbell: c_int) {
-        if self.count == DOORBELLS_MAX {
-            self.notify();
-        }
-        if let Some(place) = self.list.get_mut(self.count) {
-            *place = doorbell;
-            self.count += 1;
-        }
-    }
-
-    pub(crate) fn notify(&mut self) {
-        for doorbell in self.list.iter().take(self.count) {
-            let one = 1u64;
-            // SAFETY: 8 bytes are there.
-            unsafe { libc::syscall(libc::SYS_write, *doorbell, &raw const one, 8usize) };
-        }
-        self.count = 0;
-    }
-}
-
-impl Drop for Doorbells {
-    fn drop(&mut self) {
-        self.notify();
-    }
-}
-
 /// All that wait.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     list: Vec<Waiter>,
-    doorbells: Doorbells,
+    wakes: Wakes,
     driver: Driver,
     /// When the driver wakes by itself, in nanoseconds of the monotonic clock.
     until: u64,
@@ -137,7 +108,7 @@ impl Waiters {
     pub(crate) const fn new() -> Self {
         Self {
             list: Vec::new(),
-            doorbells: Doorbells::new(),
+            wakes: Wakes::new(),
             driver: Driver::Nobody,
             until: 0,
             waiting: 0,
@@ -175,7 +146,7 @@ impl Waiters {
                     doorbell,
                     serial: 0,
                     want: None,
-                    woken: false,
+                    woken: Woken::No,
                     is_background: false,
                     thread: 0,
                 });
@@ -185,7 +156,7 @@ impl Waiters {
         self.waiting += 1;
         let serial = WAITS.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(waiter) = self.list.get_mut(waiter) {
-            (waiter.want, waiter.woken, waiter.serial) = (Some(want), false, serial);
+            (waiter.want, waiter.woken, waiter.serial) = (Some(want), Woken::No, serial);
             waiter.is_background = is_background;
             // SAFETY: no memory is involved.
             waiter.thread = unsafe { libc::pthread_self() };
@@ -219,7 +190,35 @@ impl Waiters {
 
     /// What is to be notified after the lock is given back.
     pub(crate) fn take_doorbells(&mut self) -> Doorbells {
-        std::mem::replace(&mut self.doorbells, Doorbells::new())
+        while let Some(entry) = self.wakes.next() {
+            self.wake_entry(entry);
+        }
+        self.wakes.take_doorbells()
+    }
+
+    /// Whether threads were woken a moment ago, and will soon have the lock.
+    pub(crate) fn are_coming(&self) -> bool {
+        self.wakes.are_coming(now)
+    }
+
+    /// Some that were woken may not come: others wait for a moment only.
+    pub(crate) fn go_on(&mut self) {
+        self.wakes.go_on(now);
+    }
+
+    /// How long the driver may sleep: it looks whether those come who were woken, if others wait
+    /// for that.
+    pub(crate) fn patrol(&self) -> Option<Duration> {
+        self.wakes.some_stay().then_some(OVERDUE)
+    }
+
+    fn wake_entry(&mut self, entry: WaitEntry) {
+        let is_there = |waiter: &&mut Waiter| {
+            waiter.woken == Woken::Soon && waiter.want.is_some() && waiter.serial == entry.serial
+        };
+        if let Some(waiter) = self.list.get_mut(entry.waiter).filter(is_there) {
+            Self::notify(&mut self.wakes, waiter);
+        }
     }
 
     /// The wait is over. `notified`: the doorbell was, for this wait or, late, for the one before.
@@ -241,6 +240,9 @@ impl Waiters {
             self.driver = Driver::Nobody;
         }
         waiter.want = None;
+        if waiter.woken == Woken::Yes {
+            self.wakes.came();
+        }
         if notified {
             let mut count = 0u64;
             // SAFETY: room for the count.
@@ -262,9 +264,11 @@ impl Waiters {
         true
     }
 
-    fn notify(doorbells: &mut Doorbells, waiter: &mut Waiter) {
-        waiter.woken = true;
-        doorbells.add(waiter.doorbell);
+    fn notify(wakes: &mut Wakes, waiter: &mut Waiter) {
+        if waiter.woken != Woken::Yes {
+            waiter.woken = Woken::Yes;
+            wakes.ring(waiter.doorbell, now);
+        }
     }
 
     /// Wakes those whose sockets became ready.
@@ -272,14 +276,18 @@ impl Waiters {
         if self.waiting == 0 {
             return;
         }
-        for waiter in &mut self.list {
-            let there = !waiter.woken
+        for (at, waiter) in self.list.iter_mut().enumerate() {
+            let there = waiter.woken == Woken::No
                 && waiter
                     .want
                     .as_ref()
                     .is_some_and(|want| want.is_there(context));
             if there {
-                Self::notify(&mut self.doorbells, waiter);
+                waiter.woken = Woken::Soon;
+                self.wakes.add(WaitEntry {
+                    waiter: at,
+                    serial: waiter.serial,
+                });
             }
         }
     }
@@ -289,20 +297,21 @@ impl Waiters {
         let (Driver::Program(waiter) | Driver::Background(waiter)) = self.driver else {
             return;
         };
-        let due = context.due().map(|due| now().saturating_add(nanos(due)));
+        let due = [context.due(), self.patrol()].into_iter().flatten().min();
+        let due = due.map(|due| now().saturating_add(nanos(due)));
         if due.is_some_and(|due| due < self.until)
-            && let Some(waiter) = self.list.get_mut(waiter).filter(|waiter| !waiter.woken)
+            && let Some(waiter) = self.list.get_mut(waiter)
         {
-            Self::notify(&mut self.doorbells, waiter);
+            Self::notify(&mut self.wakes, waiter);
         }
     }
 
     /// Wakes who sleeps on descriptors of the link that are no more, or are not all of them.
     pub(crate) fn wake_driver(&mut self) {
         if let Driver::Program(waiter) | Driver::Background(waiter) = self.driver
-            && let Some(waiter) = self.list.get_mut(waiter).filter(|waiter| !waiter.woken)
+            && let Some(waiter) = self.list.get_mut(waiter)
         {
-            Self::notify(&mut self.doorbells, waiter);
+            Self::notify(&mut self.wakes, waiter);
         }
     }
 
@@ -331,7 +340,7 @@ impl Waiters {
         }
         let waits = |waiter: &&mut Waiter| waiter.want.is_some() && waiter.thread == thread;
         for waiter in self.list.iter_mut().filter(waits) {
-            Self::notify(&mut self.doorbells, waiter);
+            Self::notify(&mut self.wakes, waiter);
         }
     }
 
@@ -357,13 +366,15 @@ impl Waiters {
         }
         let sleeper = |is_background| {
             let fits = move |waiter: &Waiter| {
-                waiter.want.is_some() && !waiter.woken && waiter.is_background == is_background
+                waiter.want.is_some()
+                    && waiter.woken == Woken::No
+                    && waiter.is_background == is_background
             };
             self.list.iter().position(fits)
         };
         let at = sleeper(false).or_else(|| sleeper(true));
         if let Some(waiter) = at.and_then(|at| self.list.get_mut(at)) {
-            Self::notify(&mut self.doorbells, waiter);
+            Self::notify(&mut self.wakes, waiter);
         }
     }
 }
@@ -373,7 +384,7 @@ impl Waiters {
     /// Ends the wait of a waiter.
     pub(crate) fn wake(&mut self, waiter: usize) {
         if let Some(waiter) = self.list.get_mut(waiter) {
-            Self::notify(&mut self.doorbells, waiter);
+            Self::notify(&mut self.wakes, waiter);
         }
     }
 }
@@ -398,7 +409,7 @@ mod tests {
             waiters
                 .list
                 .iter()
-                .map(|waiter| waiter.woken)
+                .map(|waiter| waiter.woken == Woken::Yes)
                 .collect::<Vec<_>>()
         };
         waiters.wake_next_driver();

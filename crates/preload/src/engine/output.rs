@@ -1,5 +1,5 @@
 //! What calls have staged goes out: at once, with whoever waits next, or with the call of another
-//! thread that waits for the lock.
+//! thread that waits for the lock or was woken a moment ago.
 
 use mtcp::Context;
 
@@ -31,7 +31,8 @@ impl Shared for Engine {
     type After = After;
 
     fn part(&mut self, is_wanted: bool) -> After {
-        if self.owed > 0 && !(is_wanted && self.owed < OWED_CALLS_MAX) {
+        let is_followed = || is_wanted || self.waiters.are_coming();
+        if self.owed > 0 && !(self.owed < OWED_CALLS_MAX && is_followed()) {
             self.hand_out();
         }
         self.after()
@@ -40,13 +41,14 @@ impl Shared for Engine {
 
 impl Engine {
     /// Hands over what calls have staged, now or with whoever waits next. When someone sleeps on
-    /// the stack already, that is now, or after the call of another thread, which waits for the
-    /// lock: what several stage goes out together.
+    /// the stack already, that is now, or after the call of another thread, which is about to have
+    /// the lock: what several stage goes out together.
     pub(crate) fn staged(&mut self, now: bool) {
         if !now && !self.waiters.is_driven() {
             return;
         }
-        if self.owed < OWED_CALLS_MAX && (self.duties.is_wanted)() {
+        let is_followed = || (self.duties.is_wanted)() || self.waiters.are_coming();
+        if self.owed < OWED_CALLS_MAX && is_followed() {
             self.owed += 1;
             return;
         }
@@ -77,14 +79,6 @@ impl Engine {
         waiters.wake_ready(context);
         waiters.wake_if_due(context);
         self.turns += 1;
-    }
-
-    /// Sends what waited for company.
-    pub(crate) fn settle(&mut self) {
-        if let Some(context) = self.context() {
-            // Sockets say what became of the link.
-            let _ = context.settle();
-        }
     }
 
     fn after(&mut self) -> After {

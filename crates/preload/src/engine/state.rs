@@ -244,6 +244,7 @@ impl Engine {
             self.waiters.wake_driver();
         }
         self.pumps.run(context, &self.waiters);
+        self.waiters.go_on();
         self.waiters.wake_ready(context);
         self.turns += 1;
     }
