@@ -154,6 +154,17 @@ impl<T: Shared> Lock<T> {
         after
     }
 
+    /// Gives it back, and does what is left to do. What that is lies on the stack of none of the
+    /// calls that go on.
+    ///
+    /// # Safety
+    /// As for [`held`](Self::held).
+    #[inline(never)]
+    unsafe fn part(&self) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { self.give_back() });
+    }
+
     /// Makes the lock anew, in the child of a `fork` whose parent had it.
     ///
     /// # Safety
@@ -177,8 +188,7 @@ impl<T: Shared> Guard<'_, T> {
     /// Runs `sleep` without the lock. Handlers that run meanwhile are in the program.
     pub(crate) fn unlocked<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
         // SAFETY: this thread has it, and `&mut self` says that nothing refers to the value.
-        let after = unsafe { self.lock.give_back() };
-        drop(after);
+        unsafe { self.lock.part() };
         inside::go(self.from);
         let result = sleep();
         inside::go(Side::Library);
@@ -207,9 +217,8 @@ impl<T: Shared> DerefMut for Guard<'_, T> {
 impl<T: Shared> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the guard says that this thread has the lock.
-        let after = unsafe { self.lock.give_back() };
-        // Before handlers run that were put off: one may not return.
-        drop(after);
+        // What is left to do is done before handlers run that were put off: one may not return.
+        unsafe { self.lock.part() };
         inside::go(self.from);
     }
 }

@@ -249,7 +249,9 @@ fn has_waiting(engine: &mut Engine, id: SocketId) -> bool {
     waits(engine)
 }
 
-/// Gives the next connection of a listener the number `new`.
+/// Gives the next connection of a listener the number `new`. What it needs lies on the stack of
+/// nobody who runs a turn.
+#[inline(never)]
 fn enter(
     engine: &mut Engine,
     listener: u32,
