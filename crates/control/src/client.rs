@@ -3,9 +3,10 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, connect,
@@ -149,6 +150,34 @@ impl Session {
             Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(Found::Nobody(ended(path))),
             Err(errno) => return Err(unreachable(path, errno)),
         };
+        Self::greet(socket, path, build, own, end)
+    }
+
+    /// A connection of this process's own to the daemon that `door` is connected to, which other
+    /// processes may have and use as well. So a daemon is reached whose socket is not: from another
+    /// root directory, or as another user.
+    ///
+    /// # Errors
+    /// As [`named`].
+    pub fn through(door: impl AsFd, build: &Build) -> Result<Found, Error> {
+        let own = NetNamespace::own()?;
+        let path = socket::peer_path(&door);
+        let end = Instant::now() + ANSWER_TIMEOUT;
+        match introduce(&door, build, end) {
+            Ok(socket) => Self::greet(socket, &path, build, own, end),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Ok(Found::Nobody(ended(&path))),
+            Err(errno) => Err(unreachable(&path, errno)),
+        }
+    }
+
+    /// Says hello over a new connection. `path`: to whom it leads, for people.
+    fn greet(
+        socket: OwnedFd,
+        path: &Path,
+        build: &Build,
+        own: NetNamespace,
+        end: Instant,
+    ) -> Result<Found, Error> {
         let hello = Request::Hello(Hello {
             build: build.name().to_owned(),
             namespace: own,
@@ -177,6 +206,11 @@ impl Session {
     /// What the daemon said of itself.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
+    }
+
+    /// The socket of the daemon.
+    pub fn path(&self) -> PathBuf {
+        socket::peer_path(&self.socket)
     }
 
     /// Becomes readable, and no request is under way, when the daemon is gone.
@@ -369,6 +403,26 @@ fn unreachable(path: &Path, errno: Errno) -> Error {
         path.display()
     );
     Error::new(errno, cause, remedy)
+}
+
+/// A connection of this process's own, made by way of one that it shares with others.
+fn introduce(door: impl AsFd, build: &Build, end: Instant) -> Result<OwnedFd, Errno> {
+    let (ours, theirs) = socket::pair()?;
+    let message = Request::Introduce.emit(build);
+    loop {
+        // How long calls wait on it is for all who share it.
+        match socket::send(&door, &message, &[theirs.as_fd()], SendFlags::DONTWAIT) {
+            Ok(()) => return Ok(ours),
+            Err(Errno::AGAIN) if Instant::now() < end => {}
+            Err(errno) => return Err(errno),
+        }
+        let timeout = Timespec::try_from(end.saturating_duration_since(Instant::now()));
+        let mut fds = [PollFd::new(&door, PollFlags::OUT)];
+        match poll(&mut fds, timeout.ok().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// A connection to `path` by `end`. While many others wait to be accepted it waits, too.

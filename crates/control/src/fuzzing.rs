@@ -85,6 +85,7 @@ mod tests {
         for (name, bytes) in [
             ("hello.bin", hello.emit(&build)),
             ("status.bin", Request::Status { from: 7 }.emit(&build)),
+            ("introduce.bin", Request::Introduce.emit(&build)),
             ("list.bin", Request::Sockets { from: 7 }.emit(&build)),
             ("sockets.bin", sockets.emit(&build)),
             ("refused.bin", refused.emit(&build)),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
@@ -17,23 +18,32 @@ pub struct NetNamespace {
     pub inode: u64,
 }
 
+/// The answer to who asked first in this process.
+static FIRST: OnceLock<NetNamespace> = OnceLock::new();
+
 impl NetNamespace {
-    /// That of this thread.
+    /// That of this thread. Where there is no `/proc`, in another root directory for instance, that
+    /// of the thread which asked first.
     ///
     /// # Errors
-    /// There is no `/proc`.
+    /// There is no `/proc`, and nobody has asked before.
     pub fn own() -> Result<Self, Error> {
-        let file = fs::metadata("/proc/thread-self/ns/net").map_err(|error| {
-            Error::new(
+        match (fs::metadata("/proc/thread-self/ns/net"), FIRST.get()) {
+            (Ok(file), _) => {
+                let own = Self {
+                    device: file.dev(),
+                    inode: file.ino(),
+                };
+                let _ = FIRST.set(own);
+                Ok(own)
+            }
+            (Err(_), Some(first)) => Ok(*first),
+            (Err(error), None) => Err(Error::new(
                 Errno::from_io_error(&error).unwrap_or(Errno::NOENT),
                 format!("the network namespace of this process is unknown: {error}"),
                 "mount /proc",
-            )
-        })?;
-        Ok(Self {
-            device: file.dev(),
-            inode: file.ino(),
-        })
+            )),
+        }
     }
 }
 

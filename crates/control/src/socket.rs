@@ -1,14 +1,17 @@
 //! One message over a socket that keeps their bounds, with the descriptors that come with it.
 
+use std::ffi::OsStr;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socket_with,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    getpeername, recvmsg, sendmsg, socket_with, socketpair, sockopt,
 };
 
 use crate::message::{DESCRIPTORS_MAX, MESSAGE_MAX};
@@ -42,6 +45,31 @@ impl From<Errno> for Fault {
 pub(crate) fn open(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | SocketFlags::CLOEXEC;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// A connection of that kind, both ends of which are here.
+pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+/// The name of the socket that this one is connected to, for people; empty where it has none.
+pub(crate) fn peer_path(socket: impl AsFd) -> PathBuf {
+    let name = getpeername(socket).ok().flatten();
+    let name = name.and_then(|name| SocketAddrUnix::try_from(name).ok());
+    let path = name.as_ref().and_then(SocketAddrUnix::path);
+    path.map(|path| PathBuf::from(OsStr::from_bytes(path.to_bytes())))
+        .unwrap_or_default()
+}
+
+/// Whether it is a socket of that kind, with which no call waits that is told not to.
+pub(crate) fn is_of_our_kind(socket: &OwnedFd) -> bool {
+    sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(socket) == Ok(SocketType::SEQPACKET)
 }
 
 /// Receives one message. Descriptors that come with it are closed with what is returned, also where

@@ -82,6 +82,11 @@ impl Process {
         text(&self.stdout)
     }
 
+    /// What it has said on stderr so far.
+    pub fn said(&self) -> String {
+        text(&self.stderr)
+    }
+
     /// Waits until it has printed `wanted`.
     pub fn wait_for(&mut self, wanted: &str, within: Duration) {
         self.wait_until(|process| process.printed().contains(wanted), wanted, within);

@@ -9,6 +9,7 @@ const ATTACH: u16 = 2;
 const STATUS: u16 = 3;
 const SOCKETS: u16 = 4;
 const SETTINGS: u16 = 5;
+const INTRODUCE: u16 = 6;
 
 /// The first thing that a program says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub enum Request {
         /// 0, or what the answer before said.
         from: u64,
     },
+    /// The socket that comes with this is one of another program, or of another process of this
+    /// one, as if that had connected. It is answered there, not here.
+    Introduce,
 }
 
 impl Request {
@@ -67,6 +71,7 @@ impl Request {
                 body.u64(*from);
                 SETTINGS
             }
+            Self::Introduce => INTRODUCE,
         };
         seal(build, kind, &body.bytes)
     }
@@ -90,6 +95,7 @@ impl Request {
             STATUS => Self::Status { from: body.u64()? },
             SOCKETS => Self::Sockets { from: body.u64()? },
             SETTINGS => Self::Settings { from: body.u64()? },
+            INTRODUCE => Self::Introduce,
             _ => return Err(Malformed::Kind),
         };
         body.end()?;

@@ -17,6 +17,7 @@ fn requests() -> impl Strategy<Value = Request> {
         ("[ -~]{0,48}", namespace())
             .prop_map(|(build, namespace)| Request::Hello(Hello { build, namespace })),
         Just(Request::Attach),
+        Just(Request::Introduce),
         any::<u64>().prop_map(|from| Request::Status { from }),
         any::<u64>().prop_map(|from| Request::Sockets { from }),
         any::<u64>().prop_map(|from| Request::Settings { from }),

@@ -80,6 +80,12 @@ impl Listener {
     }
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.unlink();
+    }
+}
+
 fn taken(name: &str, holder: Option<u32>) -> Error {
     let holder = holder.map_or_else(String::new, |pid| format!(" (process {pid})"));
     Error::new(

@@ -297,9 +297,3 @@ impl<S: Stacks> Server<S> {
         (rows, 0)
     }
 }
-
-impl<S> Drop for Server<S> {
-    fn drop(&mut self) {
-        self.listener.unlink();
-    }
-}

@@ -103,19 +103,23 @@ impl<S: Stacks> Server<S> {
         if received.bytes.is_empty() && received.descriptors.is_empty() {
             return self.drop_client(id, None);
         }
-        if let Err(reason) = self.answer(id, &received) {
+        if let Err(reason) = self.answer(id, received) {
             self.drop_client(id, Some(reason));
         }
     }
 
-    fn answer(&mut self, id: ClientId, received: &Received) -> Result<(), DropReason> {
-        if !received.descriptors.is_empty() {
+    fn answer(&mut self, id: ClientId, received: Received) -> Result<(), DropReason> {
+        let Received { bytes, descriptors } = received;
+        let envelope = Envelope::parse(&bytes).map_err(|_| DropReason::Malformed)?;
+        let request = Request::parse(&envelope).map_err(|_| DropReason::Malformed)?;
+        if !descriptors.is_empty() && request != Request::Introduce {
             return Err(DropReason::Descriptors);
         }
-        let envelope = Envelope::parse(&received.bytes).map_err(|_| DropReason::Malformed)?;
-        let request = Request::parse(&envelope).map_err(|_| DropReason::Malformed)?;
         let stage = self.clients.find(id).map(|one| one.stage);
         match (request, stage) {
+            (Request::Introduce, Some(Stage::Greeted | Stage::Attached)) => {
+                self.introduce(descriptors)
+            }
             (Request::Hello(hello), Some(Stage::Fresh)) => self.greet(id, &envelope, &hello),
             (Request::Attach, Some(Stage::Greeted)) => self.attach(id),
             (Request::Status { from }, Some(Stage::Greeted | Stage::Attached)) => {
@@ -130,6 +134,18 @@ impl<S: Stacks> Server<S> {
             }
             _ => Err(DropReason::Malformed),
         }
+    }
+
+    /// Who has a connection to the daemon may hand it the end of another one, of which the kernel
+    /// says whose it is.
+    fn introduce(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), DropReason> {
+        let [socket] =
+            <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| DropReason::Descriptors)?;
+        if !socket::is_of_our_kind(&socket) {
+            return Err(DropReason::Descriptors);
+        }
+        self.admit(socket);
+        Ok(())
     }
 
     fn greet(
