@@ -13,7 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::calls::Sockets;
 use crate::clock::{self, Clock, VirtualClock};
-use crate::config::{Config, Mode, with_loop};
+use crate::config::{Config, Mode, room, with_loop};
 use crate::driver::{Driver, Inline, Paired, Service};
 use crate::knowledge::Knowledge;
 use crate::lease::PortLease;
@@ -193,7 +193,7 @@ pub(crate) fn host(
     joined: Joined,
 ) -> io::Result<(Host, HostHandle)> {
     let joined = Joined {
-        homes: MAX_PROGRAMS,
+        homes: room::programs(MAX_PROGRAMS),
         ..joined
     };
     let (cpu, wall) = (joined.cpu, joined.wall.clone());

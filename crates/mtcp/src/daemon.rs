@@ -1,7 +1,9 @@
 //! A daemon that has the stack: how a process finds it and attaches to it.
 
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use control::NetNamespace;
 use control::client::{self, Found, Session};
 use control::place::Place;
 
@@ -16,6 +18,18 @@ use crate::setup_error::SetupError;
 struct Attached {
     session: Session,
     attachment: Attachment,
+}
+
+/// See [`use_door`].
+static DOOR: OnceLock<OwnedFd> = OnceLock::new();
+
+/// From now on this process comes to its daemon by way of this connection to it, which other
+/// processes have too (`Session::through`), and only if that daemon has ended by its name.
+pub fn use_door(door: OwnedFd) {
+    // It may be unknown later, in another root directory.
+    let _ = NetNamespace::own();
+    // There is one daemon for a process.
+    let _ = DOOR.set(door);
 }
 
 /// A daemon that contexts attach to, each by a channel of its own.
@@ -159,6 +173,11 @@ fn said(error: control::Error) -> SetupError {
 /// One line with cause and remedy.
 pub fn find_daemon(name: &str) -> Result<Session, SetupError> {
     let build = service::build();
+    if let Some(door) = DOOR.get()
+        && let Found::Session(session) = Session::through(door, &build).map_err(said)?
+    {
+        return Ok(session);
+    }
     let places = || -> Vec<Place> { [Place::system()].into_iter().chain(Place::own()).collect() };
     let found = match name.rsplit_once('/') {
         Some((directory, name)) => client::named(&[Place::shared(directory)], name, &build),

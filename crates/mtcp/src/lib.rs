@@ -46,7 +46,7 @@ pub use ::io::shm::Owners;
 pub use clock::VirtualClock;
 pub use config::{Config, IoSpec, Mode};
 pub use context::{Context, Waiter};
-pub use daemon::{find_daemon, settings_for_programs, take_daemon};
+pub use daemon::{find_daemon, settings_for_programs, take_daemon, use_door};
 pub use epoll::{Ctl, EpollEvent, Events, Interest};
 pub use errno::{Errno, Result};
 pub use executor::Executor;

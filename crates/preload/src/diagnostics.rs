@@ -3,13 +3,12 @@
 //! programs that are executed.
 
 use std::ffi::{CStr, CString, c_int, c_ulong};
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::{AF_INET, AF_INET6, AF_UNIX, F_DUPFD_CLOEXEC, F_SETFD, FD_CLOEXEC, STDERR_FILENO};
 
 use crate::slots;
-use crate::{lent, private, real};
+use crate::{handed_on, lent, private, real};
 
 /// What names the descriptor, and the file behind it, for a program that is executed:
 /// `15360:5:1234`.
@@ -82,8 +81,7 @@ impl Carried {
     /// Opens the way. Returns what is to be in the environment, too.
     pub(crate) fn new() -> Option<(Self, CString)> {
         let fd = kept()?;
-        let (device, file) = identity(fd)?;
-        let value = CString::new(format!("{VARIABLE}={fd}:{device}:{file}")).ok()?;
+        let value = handed_on::value(VARIABLE, fd)?;
         set_flags(fd, 0);
         Some((Self(fd), value))
     }
@@ -100,41 +98,14 @@ fn set_flags(fd: c_int, flags: c_int) {
     unsafe { real::fcntl64(fd, F_SETFD, flags.unsigned_abs() as c_ulong) };
 }
 
-/// The device and the number of the file behind a descriptor.
-fn identity(fd: c_int) -> Option<(u64, u64)> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: room for what is told, which is initialised where the call succeeds.
-    let status = unsafe {
-        if libc::fstat(fd, status.as_mut_ptr()) < 0 {
-            return None;
-        }
-        status.assume_init()
-    };
-    Some((status.st_dev, status.st_ino))
-}
-
 /// The library is loaded: the program before may have left one. A variable that is older than that
 /// names another file.
 #[cfg(not(test))]
 pub(crate) fn take_over() {
-    let value = std::env::var(VARIABLE).ok();
-    let Some((fd, named)) = value.as_deref().and_then(parse) else {
-        return;
-    };
-    if identity(fd) == Some(named)
-        && slots::look(fd) == slots::Slot::Kernel
-        && slots::set(fd, slots::Slot::Private)
-    {
+    if let Some(fd) = handed_on::take(VARIABLE) {
         set_flags(fd, FD_CLOEXEC);
         KEPT.store(fd, Ordering::Relaxed);
     }
-}
-
-fn parse(value: &str) -> Option<(c_int, (u64, u64))> {
-    let (fd, file) = value.split_once(':')?;
-    let (device, file) = file.split_once(':')?;
-    let fd = fd.parse().ok().filter(|fd| *fd > STDERR_FILENO)?;
-    Some((fd, (device.parse().ok()?, file.parse().ok()?)))
 }
 
 /// Whether a text of an environment is of this variable.
@@ -160,16 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_is_known_by_its_file() {
-        assert_eq!(parse("15360:5:12"), Some((15360, (5, 12))));
-        for wrong in ["", "7", "7:8", "2:5:12", "x:5:12", "7:5:12:1"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
-        }
+    fn the_variable_is_known_in_an_environment() {
         assert!(is_variable(c"MTCP_RUN_STDERR=7:5:12"));
         assert!(!is_variable(c"MTCP_RUN_STDERR_TOO=7"));
-        let file = File::open("/proc/version").unwrap();
-        let other = File::open("/proc/self/exe").unwrap();
-        let [file, other] = [&file, &other].map(|file| identity(file.as_raw_fd()));
-        assert!(file.is_some() && file != other);
     }
 }

@@ -1,7 +1,7 @@
 //! What happens when the library is loaded.
 
 use crate::rules::rules;
-use crate::{diagnostics, inside, passed, told};
+use crate::{diagnostics, door, inside, passed, told};
 
 /// The environment is read when the library is loaded: programs may empty it before their first
 /// socket.
@@ -13,6 +13,7 @@ extern "C" fn load() {
     inside::run(|| {
         if rules().is_some() {
             diagnostics::take_over();
+            door::take_over();
             told::prepare();
             passed::take_inherited();
         }

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use mtcp::config::Cidr;
 use mtcp::{Config, Errno, IoSpec, Mode, Result};
 
+use crate::door;
+
 /// This library.
 pub(crate) const LIBRARY: &str = "libmtcp_preload.so";
 /// The settings as lines of `mtcp.conf`.
@@ -126,6 +128,7 @@ fn said() -> Vec<CString> {
         ONLY,
         EXCEPT,
         FALLBACK,
+        door::VARIABLE,
         logger::VARIABLE,
     ];
     let value = |name: &str| {

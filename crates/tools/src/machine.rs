@@ -75,6 +75,21 @@ pub(crate) fn raise_open_files() -> u64 {
     limit.current.unwrap_or(u64::MAX)
 }
 
+/// Has this process take as much address space as this user may have: a limit that was set for the
+/// program which started it is not for it.
+pub(crate) fn raise_address_space() {
+    let limit = getrlimit(Resource::As);
+    for maximum in [None, limit.maximum] {
+        let wanted = Rlimit {
+            current: maximum,
+            maximum,
+        };
+        if setrlimit(Resource::As, wanted).is_ok() {
+            return;
+        }
+    }
+}
+
 /// Processor time of this process so far, seconds: (user, system).
 pub(crate) fn cpu_seconds() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();

@@ -11,7 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use interop::process::{self, Finished, PROMPT};
-use interop::{Family, Gate, Kind, Lab, Namespace, Process, baseline, programs, through_daemon};
+use interop::{
+    Family, Gate, Kind, Lab, Namespace, Process, baseline, programs, through_daemon,
+    through_private_daemon,
+};
 
 /// Longest that a client may take for all of its work.
 pub const WITHIN: Duration = Duration::from_secs(90);
@@ -75,6 +78,11 @@ impl Site {
         let program = programs::find(words.next().unwrap()).unwrap();
         let mut command = if baseline() {
             self.lab.ours().command(program)
+        } else if through_private_daemon() {
+            let mut command = self.lab.mtcp(&["run"]);
+            command.env("XDG_RUNTIME_DIR", self.lab.files());
+            command.args(["--shared", "--"]).arg(program);
+            command
         } else if through_daemon() {
             let directory = self.lab.files().join("run");
             self.daemon.get_or_init(|| self.start_daemon(&directory));
@@ -99,6 +107,21 @@ impl Site {
         let mut daemon = Process::start(command);
         daemon.wait_for("listening at", PROMPT);
         daemon
+    }
+
+    /// What the stack of a program that has ended has said: the program did, or the daemon.
+    pub fn stack_said(&self, program: &Finished) -> String {
+        if through_private_daemon() {
+            let files = std::fs::read_dir(self.file("mtcp")).unwrap();
+            let files = files.map(|file| file.unwrap().path());
+            let logs = files.filter(|file| file.extension().is_some_and(|kind| kind == "log"));
+            return logs
+                .map(|log| std::fs::read_to_string(log).unwrap())
+                .collect();
+        }
+        self.daemon
+            .get()
+            .map_or_else(|| program.stderr.clone(), Process::said)
     }
 
     /// A program on the peer's kernel.

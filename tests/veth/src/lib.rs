@@ -49,6 +49,11 @@ pub fn through_daemon() -> bool {
     is_set("INTEROP_DAEMON")
 }
 
+/// Whether that daemon is a private one, which the first of them starts.
+pub fn through_private_daemon() -> bool {
+    std::env::var("INTEROP_DAEMON").is_ok_and(|value| value == "private")
+}
+
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| !value.is_empty() && value != "0")
 }

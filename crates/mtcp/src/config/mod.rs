@@ -16,7 +16,7 @@ mod files;
 mod host;
 mod keys;
 mod nearest;
-mod room;
+pub(crate) mod room;
 mod spec;
 mod text;
 mod value;

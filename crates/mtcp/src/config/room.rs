@@ -38,9 +38,30 @@ const MEMORY: Cost = Cost {
 };
 /// With less, not even the programs for an interface can be read.
 const LEAST_LIMIT: u64 = 96 << 20;
+/// What the place of a program takes that may attach to a daemon, bytes of address space.
+const PROGRAM: u64 = 4 << 20;
+/// The fewest that are worth a daemon.
+const LEAST_PROGRAMS: u32 = 8;
 /// The fewest that are worth a stack.
 const LEAST_CONNECTIONS: u64 = 256;
 const LEAST_MEMORY: u64 = 4 << 20;
+
+/// As many programs as a sixth of the address space has room for, at most `most`.
+pub(crate) fn programs(most: u32) -> u32 {
+    let limit = getrlimit(Resource::As).current;
+    limit.map_or(most, |limit| most.min(programs_in(limit)))
+}
+
+fn programs_in(limit: u64) -> u32 {
+    count(limit / 6 / PROGRAM).max(LEAST_PROGRAMS)
+}
+
+/// Bytes of buffers that a daemon has for a program which may have `wanted`: so many that four
+/// programs take a third of the address space.
+pub(crate) fn program_memory(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::As).current;
+    limit.map_or(wanted, |limit| wanted.min((limit / 12) as usize))
+}
 
 impl Config {
     /// Refuses what would end in the middle of opening an interface.
@@ -160,6 +181,13 @@ mod tests {
             );
         }
         assert_eq!(fitted(1000), (10_000, 0, 39));
+    }
+
+    #[test]
+    fn a_daemon_has_places_for_programs_in_a_sixth() {
+        assert_eq!(programs_in(1000 << 20), 41);
+        assert_eq!(programs_in(0), LEAST_PROGRAMS);
+        assert_eq!(programs_in(u64::MAX), u32::MAX);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use ring::stream::StreamsConfig;
 
 use super::end::DaemonEnd;
 use crate::Result;
+use crate::config::room;
 
 /// What a program may do.
 pub trait Policy: Debug + Send + Sync {
@@ -427,7 +428,7 @@ impl Channel {
 /// Streams for what a program may have.
 pub(super) fn streams_config(policy: &dyn Policy) -> StreamsConfig {
     let slots = u32::try_from(policy.connections()).unwrap_or(u32::MAX);
-    let pool = policy.memory() / 2;
+    let pool = room::program_memory(policy.memory()) / 2;
     StreamsConfig {
         slots: slots.min(MAX_SLOTS),
         recv_pool_bytes: pool,

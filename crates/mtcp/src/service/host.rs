@@ -1,6 +1,7 @@
 //! The loop of the daemon's thread that has a stack: hears what programs say, moves the stack, and
 //! tells them what came of it.
 
+mod leftover;
 mod sleep;
 
 use std::io;
@@ -30,6 +31,7 @@ use super::wake_sockets::WakeSockets;
 use crate::affinity;
 use crate::runner::Runner;
 use crate::wall::Wall;
+pub use leftover::Leftover;
 
 /// News heard from a program in one turn: others have theirs, too.
 const NEWS: usize = 512;
@@ -64,6 +66,7 @@ enum Order {
     Attach(Box<Attaching>),
     Detach(u64),
     List(Listing),
+    Leftover(Sender<Leftover>),
     Stop,
 }
 
@@ -246,16 +249,10 @@ impl Host {
     /// The link is gone.
     pub(crate) fn run_until_unused(mut self) -> io::Result<()> {
         self.take_orders();
-        while !self.stopped && !self.is_unused() {
+        while !self.stopped && !self.leftover().is_nothing() {
             self.guarded_turn()?;
         }
         Ok(())
-    }
-
-    fn is_unused(&self) -> bool {
-        let is_attached = self.channels.iter().any(Option::is_some);
-        let is_used = is_attached || !self.kept.is_empty() || !self.pairs.is_empty();
-        !is_used && self.runner.stack().undelivered().connections == 0
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -307,6 +304,7 @@ impl Host {
                 Order::Attach(attaching) => self.attach(*attaching),
                 Order::Detach(id) => self.detach(id),
                 Order::List(listing) => self.listings.push(listing),
+                Order::Leftover(answer) => self.say_leftover(&answer),
                 Order::Stop => self.stopped = true,
             }
         }

@@ -32,7 +32,7 @@ mod wake_sockets;
 pub use attachment::{Attachment, Words};
 pub use channel::{Identity, Policy, Usage};
 pub(crate) use end::{Heard, ProgramEnd};
-pub use host::{Host, HostHandle};
+pub use host::{Host, HostHandle, Leftover};
 pub use listing::{Piece, Socket};
 pub use local::on_thread;
 pub(crate) use message::{Answer, Call, Facts};

@@ -14,7 +14,7 @@ use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::waiters::Waiters;
-use crate::{diagnostics, lent, process, real, told};
+use crate::{diagnostics, door, lent, process, real, told};
 
 /// How long connections that the program has closed may take to end before it forks.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
@@ -130,7 +130,8 @@ impl Engine {
         let lent = |fd| self.lent.iter().any(|(_, pair)| pair.has(fd));
         let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
         for fd in private.map(|(fd, _)| fd) {
-            let is_kept = self.stack.shares(fd) || diagnostics::kept() == Some(fd);
+            let is_kept =
+                self.stack.shares(fd) || [diagnostics::kept(), door::number()].contains(&Some(fd));
             if !is_kept && !lent(fd) {
                 // SAFETY: a descriptor of the library's own, which nothing here uses any more.
                 unsafe { real::close(fd) };

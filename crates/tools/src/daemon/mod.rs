@@ -60,6 +60,9 @@ pub(crate) struct DaemonArgs {
     /// program
     #[arg(long, hide = true, value_name = "KEY", conflicts_with = "name")]
     private: Option<String>,
+    /// Lines of a settings file, in place of --config and options
+    #[arg(long, hide = true, value_name = "LINES", requires = "private")]
+    settings: Option<String>,
     /// Become nobody's child first
     #[arg(long, hide = true, requires = "private")]
     background: bool,
@@ -83,7 +86,7 @@ impl DaemonArgs {
         if self.status {
             return status::of(&self.places(), &self.name);
         }
-        let loaded = settings::load(&self.link)?;
+        let loaded = settings::load(&self.link, self.settings.as_deref())?;
         if self.check {
             loaded.check()?;
             return output::print("mtcp daemon: the settings are right\n");
@@ -163,6 +166,7 @@ impl DaemonArgs {
         if self.private.is_some() {
             // Signals of the terminal are for whoever started it.
             let _ = rustix::process::setsid();
+            machine::raise_address_space();
         }
         let listener = Listener::open(&place, name, wait)?;
         let path = listener.path().display().to_string();
@@ -252,7 +256,8 @@ impl Running<'_> {
                 self.reload();
             }
             if let Some(idle) = &mut self.idle
-                && let Some(lock) = idle.end(&mut self.server, Instant::now())?
+                && let Some(lock) =
+                    idle.end(&mut self.server, || self.opened.leftover(), Instant::now())?
             {
                 _last = Some(lock);
                 break;

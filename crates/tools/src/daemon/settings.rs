@@ -27,8 +27,8 @@ pub(super) struct Loaded {
     file: Option<PathBuf>,
 }
 
-/// Reads the file, if one is named, and what the options say over it.
-pub(super) fn load(link: &LinkArgs) -> anyhow::Result<Loaded> {
+/// Reads the file, if one is named, or `lines`, and what the options say over it.
+pub(super) fn load(link: &LinkArgs, lines: Option<&str>) -> anyhow::Result<Loaded> {
     let usual = link.defaults();
     let mut defaults = Config {
         max_concurrency: usual.max_concurrency.max(CONNECTIONS),
@@ -38,23 +38,26 @@ pub(super) fn load(link: &LinkArgs) -> anyhow::Result<Loaded> {
     let file = link.config.take();
     // It is read again, from wherever the daemon is then.
     let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
-    let settings = match &file {
-        Some(file) => {
-            let settings = read(file)?;
-            let name = file.display().to_string();
-            defaults
-                .read(&settings.others, &name)
-                .map_err(|error| anyhow::anyhow!("{error}"))?;
-            if link.io.is_none() {
-                let io = defaults
-                    .link()
-                    .map_err(|error| Failure::error(error, "or give --io"))?;
-                link.io = Some(Io::Mtcp(io));
-            }
-            settings
+    let (settings, name) = match (&file, lines) {
+        (Some(file), _) => (Some(read(file)?), file.display().to_string()),
+        (None, Some(lines)) => {
+            let name = "--settings".to_owned();
+            (Some(Settings::read(lines, &name, &OfHost)?), name)
         }
-        None => Settings::default(),
+        (None, None) => (None, String::new()),
     };
+    if let Some(settings) = &settings {
+        defaults
+            .read(&settings.others, &name)
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
+        if link.io.is_none() {
+            let io = defaults
+                .link()
+                .map_err(|error| Failure::error(error, "or give --io"))?;
+            link.io = Some(Io::Mtcp(io));
+        }
+    }
+    let settings = settings.unwrap_or_default();
     if let Some(Io::Mtcp(IoSpec::Daemon(_))) = link.io {
         return Err(Failure::error(
             "a daemon has a link of its own",

@@ -12,7 +12,7 @@ use control::Error;
 use control::message;
 use control::policy::{Budget, Credentials};
 use control::server::{Channel, Client, ClientId, CurrentPolicy, SocketsAnswer, Stacks, Usage};
-use mtcp::service::{self, Host, HostHandle};
+use mtcp::service::{self, Host, HostHandle, Leftover};
 use mtcp::{Errno, Mtcp};
 
 use super::listing;
@@ -265,6 +265,17 @@ impl Opened {
 
     pub(super) fn label(&self) -> &str {
         &self.served.links
+    }
+
+    /// What is left of programs on all stacks.
+    pub(super) fn leftover(&self) -> Leftover {
+        let mut sum = Leftover::default();
+        for left in self.served.hosts.iter().map(HostHandle::leftover) {
+            sum.is_used |= left.is_used;
+            sum.undelivered.connections += left.undelivered.connections;
+            sum.undelivered.bytes += left.undelivered.bytes;
+        }
+        sum
     }
 
     /// Whether a stack has lost its link.

@@ -9,10 +9,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use mtcp::{Config, IoSpec, Mode, filter};
 
-use crate::fail::Failure;
+use control::client::Session;
+
+use crate::fail::{self, Failure};
 use crate::link::{Io, LinkArgs};
 use crate::output;
 
+mod door;
+mod lines;
 mod rights;
 
 /// What takes the program's calls.
@@ -25,6 +29,8 @@ const ONLY: &str = "MTCP_RUN_ONLY";
 const EXCEPT: &str = "MTCP_RUN_EXCEPT";
 /// What sockets of the stack are where there is none.
 const FALLBACK: &str = "MTCP_RUN_FALLBACK";
+/// The connection to the daemon that the program and its children come by.
+const DOOR: &str = "MTCP_RUN_DOOR";
 const PRELOAD: &str = "LD_PRELOAD";
 const SANITIZER: &str = "TSAN_OPTIONS";
 
@@ -33,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   mtcp run --io afxdp:veth0 --addr 10.0.0.2/24 -- redis-server --bind 10.0.0.2 --protected-mode no
   mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --workers 2 -- nginx -g 'daemon off; worker_processes 2;'
   mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1 -- curl http://192.0.2.1/
+  mtcp run --shared --io afxdp:eth0 --addr 10.0.0.2/24 -- curl http://192.0.2.1/      beside others that are run so
   mtcp run --io tap:tap0 --addr 10.0.0.2/24 --only 80,8000-8999 -- python3 -m http.server 80
 
 It ends with status 2 before the program runs if the stack cannot reach the program or the link: --fallback kernel runs it all the same.
@@ -55,6 +62,10 @@ pub(crate) struct RunArgs {
     /// Processes of the program that serve, with a part of the queues of an AF_XDP interface each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
+    /// Share the stack with the other programs of this user that are run with the same options: a
+    /// daemon has it, which the first of them starts and which ends a second after the last
+    #[arg(long, conflicts_with = "workers")]
+    shared: bool,
     /// Where the stack cannot be reached or started, connections are the kernel's; without it, the
     /// program does not run, or hears errors
     #[arg(long, value_name = "STACK", value_enum)]
@@ -100,16 +111,18 @@ fn ports(text: &str) -> Result<String, String> {
 impl RunArgs {
     /// Becomes the program. `log_level`: what its library says, in the words of the logger.
     pub(crate) fn run(mut self, log_level: Option<&str>) -> anyhow::Result<bool> {
-        let config = self.config()?;
+        let mut config = self.config()?;
         let library = self.library()?;
         let Some((program, arguments)) = self.program.split_first() else {
             return Err(Failure::error("no program given", "name it after --"));
         };
+        let session = self.session(&mut config, log_level)?;
         let needed = self.check(program, &config)?;
+        let door = session.map(door::leave_open).transpose()?;
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .env(SETTINGS, settings(&config))
+            .env(SETTINGS, lines::settings(&config))
             .env(
                 PRELOAD,
                 preload(&needed, &library, std::env::var_os(PRELOAD)),
@@ -126,6 +139,7 @@ impl RunArgs {
         }
         let fallback = self.fallback.map(|_| "kernel".to_owned());
         for (name, value) in [
+            (DOOR, &door),
             (ONLY, &self.only),
             (EXCEPT, &self.except),
             (FALLBACK, &fallback),
@@ -170,6 +184,31 @@ impl RunArgs {
         config.mode = Mode::Inline;
         config.processes = config.processes.max(self.workers);
         Ok(config)
+    }
+
+    /// The connection to the daemon that has the stack, or is to have it. With --fallback a program
+    /// runs without.
+    fn session(
+        &self,
+        config: &mut Config,
+        log_level: Option<&str>,
+    ) -> anyhow::Result<Option<Session>> {
+        let session = match &config.io {
+            IoSpec::Daemon(_) if self.shared => Err(Failure::error(
+                "the stack of a daemon is shared already",
+                "leave --shared out",
+            )),
+            IoSpec::Daemon(name) => mtcp::find_daemon(name).map_err(anyhow::Error::from),
+            _ if self.shared => door::share(config, log_level),
+            _ => return Ok(None),
+        };
+        match session {
+            Err(error) if self.fallback.is_some() => {
+                output::note(&fail::line(&error));
+                Ok(None)
+            }
+            session => session.map(Some),
+        }
     }
 
     /// Whether the stack will have the program's connections: the program can be reached, and the
@@ -266,31 +305,9 @@ fn preload(first: &[String], library: &Path, others: Option<OsString>) -> OsStri
     list
 }
 
-/// The settings as lines that read back as the same.
-fn settings(config: &Config) -> String {
-    mtcp::config::keys()
-        .iter()
-        .map(|key| (key.name, key.show(config)))
-        // Threads are the program's own.
-        .filter(|(name, value)| !value.is_empty() && *name != "core_mask")
-        .map(|(name, value)| format!("{name} = {value}\n"))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_read_back() {
-        let mut config = Config::default();
-        config.set("addr", "10.0.0.2/24 fd00::2/64").unwrap();
-        config.set("gateway", "10.0.0.1").unwrap();
-        config.set("io", "afxdp:veth0").unwrap();
-        let mut copy = Config::default();
-        copy.read(&settings(&config), "settings").unwrap();
-        assert_eq!(copy, config);
-    }
 
     #[test]
     fn other_libraries_stay() {
