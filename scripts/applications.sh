@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# nginx and lighttpd, unchanged, on the kernel and on mTCP in turn, by pairs: processor time per request of 64-byte files on short
+# nginx and lighttpd, unchanged, on the kernel, on mTCP, and on mTCP in a daemon (--shared) in turn: processor time per request of 64-byte files on short
 # connections from a kernel client over a veth pair; and Redis with 50 connections, requests per second. As root, on two processors: the
 # server has the first, the client the second. What is measured has real-time priority: what else they have to do waits, and does not count.
-# `applications.sh [SECONDS [PAIRS]]`; the medians come last.
+# `applications.sh [SECONDS [ROUNDS]]`; the medians come last.
 #
 # A veth pair has what is sent received by the processor that sends it, in the other end's stack: of the server's processor, the client's
 # stack takes a part, and of the client's the server's. That is one figure (`crossed`). The other (`apart`) has the frames of either end
@@ -12,7 +12,8 @@ seconds=${1:-5} pairs=${2:-5}
 export PATH="$PATH:/usr/sbin:/sbin"
 mtcp=${MTCP_BIN:-$(sh "$(dirname "$0")/release.sh")/mtcp}
 work=$(mktemp -d)
-server=apps-s-$$ client=apps-c-$$ ours=o$$ peers=p$$ running=
+export XDG_RUNTIME_DIR=$work
+server=apps-s-$$ client=apps-c-$$ ours=o$$ peers=p$$ running= daemon=
 
 cleanup() {
     [ -z "$running" ] || kill "$running" 2>/dev/null || true
@@ -68,17 +69,20 @@ END
 start() {
     local side=$1
     shift
-    if [ "$side" = mtcp ]; then
-        address=10.78.0.1
-        set -- "$mtcp" run --io afxdp:$ours --addr 10.78.0.1/24 -- "$@"
-    else
-        address=10.78.0.3
-    fi
+    case $side in
+    mtcp) address=10.78.0.1; set -- "$mtcp" run --io afxdp:$ours --addr 10.78.0.1/24 -- "$@" ;;
+    shared) address=10.78.0.1; set -- "$mtcp" run --shared --io afxdp:$ours --addr 10.78.0.1/24 -- "$@" ;;
+    kernel) address=10.78.0.3 ;;
+    esac
     # What is started is the server itself, through programs that become it.
     ip netns exec "$server" taskset -c 0 chrt -f 1 "$@" >"$work/log" 2>&1 &
     running=$!
     for _ in $(seq 200); do
-        if in_client bash -c "exec 3<>/dev/tcp/$address/$port" 2>/dev/null; then pin && return; fi
+        if in_client bash -c "exec 3<>/dev/tcp/$address/$port" 2>/dev/null; then
+            # A daemon leaves its number in its lock.
+            [ "$side" != shared ] || daemon=$(cat "$XDG_RUNTIME_DIR"/mtcp/*.lock)
+            pin && return
+        fi
         sleep 0.05
     done
     cat "$work/log" >&2
@@ -88,14 +92,18 @@ start() {
 stop() {
     kill "$running"
     wait "$running" 2>/dev/null || true
-    running=
+    # The interface is the next server's when the daemon has ended.
+    while [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; do sleep 0.05; done
+    running= daemon=
 }
 
-# worked NUMBER LINK: nanoseconds that the processor has worked for its end: in the server, which is on the first, and in the kernel's threads.
+# worked NUMBER LINK: nanoseconds that the processor has worked for its end: in the server and its daemon, which are on the first, and in the
+# kernel's threads.
 worked() {
     local task files=()
     for task in $(pgrep "^(ksoftirqd/$1\$|napi/$2-)"); do files+=("/proc/$task/schedstat"); done
     [ "$1" != 0 ] || files+=(/proc/"$running"/task/*/schedstat)
+    [ "$1" != 0 ] || [ -z "$daemon" ] || files+=(/proc/"$daemon"/task/*/schedstat)
     awk '{ sum += $1 } END { printf "%.0f\n", sum }' "${files[@]}"
 }
 
@@ -138,7 +146,7 @@ redis() {
 for where in crossed apart; do
     [ $where = crossed ] || part
     for _ in $(seq "$pairs"); do
-        for side in kernel mtcp; do
+        for side in kernel mtcp shared; do
             web nginx "$side" nginx -e stderr -c "$work/nginx.conf"
             web lighttpd "$side" lighttpd -D -f "$work/lighttpd.conf"
             redis "$side"

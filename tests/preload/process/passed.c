@@ -290,16 +290,20 @@ static void sent(void)
 
 static void upgraded(void)
 {
-    int fd = listener(8), ends[2];
-    need(fd == 3 && pipe(ends) == 0 && ends[1] == 5, "pipe");
+    int fd = listener(8), ends[2], served[2];
+    char one;
+    need(fd == 3 && pipe(ends) == 0 && ends[1] == 5 && pipe2(served, O_CLOEXEC) == 0, "pipe");
     pid_t old = fork();
     if (old == 0) {
         char over;
         say("ready");
         echo(accepted(fd));
+        need(write(served[1], "x", 1) == 1, "a word to the parent");
         need(read(ends[0], &over, 1) == 1, "the word of the new one");
         exit(0);
     }
+    /* Who comes first is the old one's: of two that wait, either may get it. */
+    need(read(served[0], &one, 1) == 1, "the word of the old one");
     pid_t new = fork();
     if (new == 0)
         execute("upgrade");
