@@ -9,16 +9,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use common::{Daemon, PROMPT, build, dial};
+use common::{Daemon, build, dial, hello, is_dropped};
+use control::Error;
 use control::client::{Found, Session};
-use control::message::{Hello, MESSAGE_MAX, Request};
+use control::message::Request;
 use control::server::{DropReason, Listener, Server};
-use control::{Error, NetNamespace};
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, recv, send, sendmsg, socketpair,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    send, sendmsg, socketpair,
 };
 use rustix::process::{Gid, Uid, geteuid};
 
@@ -43,27 +41,6 @@ fn introduce(door: BorrowedFd<'_>, descriptors: &[BorrowedFd<'_>]) {
     let message = Request::Introduce.emit(&build());
     let parts = [IoSlice::new(&message)];
     sendmsg(door, &parts, &mut control, SendFlags::NOSIGNAL).unwrap();
-}
-
-fn hello() -> Vec<u8> {
-    let hello = Hello {
-        build: build().name().into(),
-        namespace: NetNamespace::own().unwrap(),
-    };
-    Request::Hello(hello).emit(&build())
-}
-
-/// The daemon closes it.
-fn is_dropped(socket: &OwnedFd) -> bool {
-    set_socket_timeout(socket, Timeout::Recv, Some(PROMPT)).unwrap();
-    let mut bytes = [0; MESSAGE_MAX];
-    loop {
-        match recv(socket, &mut bytes[..], RecvFlags::empty()) {
-            Ok((_, 0)) => return true,
-            Ok(_) | Err(Errno::CONNRESET) => {}
-            Err(_) => return false,
-        }
-    }
 }
 
 #[test]

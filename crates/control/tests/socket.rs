@@ -9,40 +9,17 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use common::{Daemon, PROMPT, build, dial, settings};
+use common::{Daemon, PROMPT, build, dial, hello, is_dropped, settings};
+use control::Build;
 use control::client::{self, Found};
 use control::lock::Lock;
-use control::message::{Envelope, Hello, MESSAGE_MAX, Reply, Request};
+use control::message::{Envelope, MESSAGE_MAX, Reply, Request};
 use control::server::{DropReason, Listener, Server};
-use control::{Build, NetNamespace};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
 };
 use rustix::process::{Gid, Uid, geteuid};
-
-fn hello() -> Vec<u8> {
-    let hello = Hello {
-        build: build().name().into(),
-        namespace: NetNamespace::own().unwrap(),
-    };
-    Request::Hello(hello).emit(&build())
-}
-
-/// The daemon closes it within the time in which everything happens here.
-fn is_dropped(socket: &OwnedFd) -> bool {
-    let timeout = rustix::net::sockopt::Timeout::Recv;
-    rustix::net::sockopt::set_socket_timeout(socket, timeout, Some(PROMPT)).unwrap();
-    let mut bytes = [0; MESSAGE_MAX];
-    loop {
-        match recv(socket, &mut bytes[..], RecvFlags::empty()) {
-            Ok((_, 0)) => return true,
-            // What the daemon said first.
-            Ok(_) | Err(Errno::CONNRESET) => {}
-            Err(_) => return false,
-        }
-    }
-}
 
 /// Does `work` as another user, in one thread.
 fn as_user<T: Send>(uid: u32, groups: &[u32], work: impl FnOnce() -> T + Send) -> T {

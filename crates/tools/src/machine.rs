@@ -1,5 +1,7 @@
 //! The process and the processor it runs on.
 
+use std::ffi::OsString;
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
 
@@ -88,6 +90,17 @@ pub(crate) fn raise_address_space() {
             return;
         }
     }
+}
+
+/// This program's file.
+///
+/// # Errors
+/// There is no `/proc`.
+pub(crate) fn own_program() -> anyhow::Result<OsString> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::error(format!("this program has no name: {error}"), "mount /proc")
+    })?;
+    Ok(own.into_os_string())
 }
 
 /// Processor time of this process so far, seconds: (user, system).

@@ -12,15 +12,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use control::client::{self, Found, Session};
-use control::message::{Drops, SOCKETS_IN_PAGE, SocketRow};
+use control::message::{Drops, Hello, MESSAGE_MAX, Request, SOCKETS_IN_PAGE, SocketRow};
 use control::place::Place;
 use control::policy::{NoNames, Settings};
 use control::server::{
     Channel, Client, ClientId, CurrentPolicy, DropReason, Listener, Server, SocketsAnswer, Stacks,
     Usage, Waker,
 };
-use control::{Build, Error, Policy};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use control::{Build, Error, NetNamespace, Policy};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, recv};
 
 /// In which everything here happens, however busy the machine is.
 pub const PROMPT: Duration = Duration::from_secs(60);
@@ -218,4 +219,28 @@ pub fn dial(path: &std::path::Path) -> OwnedFd {
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket
+}
+
+/// What a program says first.
+pub fn hello() -> Vec<u8> {
+    let hello = Hello {
+        build: build().name().into(),
+        namespace: NetNamespace::own().unwrap(),
+    };
+    Request::Hello(hello).emit(&build())
+}
+
+/// The daemon closes it within the time in which everything happens here.
+pub fn is_dropped(socket: &OwnedFd) -> bool {
+    let timeout = rustix::net::sockopt::Timeout::Recv;
+    rustix::net::sockopt::set_socket_timeout(socket, timeout, Some(PROMPT)).unwrap();
+    let mut bytes = [0; MESSAGE_MAX];
+    loop {
+        match recv(socket, &mut bytes[..], RecvFlags::empty()) {
+            Ok((_, 0)) => return true,
+            // What the daemon said first.
+            Ok(_) | Err(Errno::CONNRESET) => {}
+            Err(_) => return false,
+        }
+    }
 }

@@ -236,11 +236,7 @@ pub(crate) fn receive(
     engine.pumps.read(id);
     let known = recv_flags(flags)?;
     let blocking = !found.nonblocking && flags & (MSG_DONTWAIT | MSG_OOB) == 0;
-    let wanted = if blocking {
-        wanted(&mut engine, id, bufs, flags)
-    } else {
-        1
-    };
+    let wanted = wanted(&mut engine, id, bufs, (flags, blocking));
     let mut done = 0;
     let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
         if !engine.sockets.still(&found) {
@@ -254,7 +250,7 @@ pub(crate) fn receive(
             match take(engine, id, bufs, done, known) {
                 Ok(n) => {
                     done += n;
-                    if n == 0 || done >= wanted || is_at_mark(engine, id) {
+                    if n == 0 || done >= wanted {
                         return Some(Ok(done));
                     }
                 }
@@ -295,9 +291,14 @@ fn elsewhere(fd: c_int, body: Body, kernel: impl FnOnce() -> isize) -> Result<is
 }
 
 /// Bytes that a call waits for.
-fn wanted(engine: &mut Engine, id: SocketId, bufs: &[IoSliceMut<'_>], flags: c_int) -> usize {
+fn wanted(
+    engine: &mut Engine,
+    id: SocketId,
+    bufs: &[IoSliceMut<'_>],
+    (flags, blocking): (c_int, bool),
+) -> usize {
     let room: usize = bufs.iter().map(|buf| buf.len()).sum();
-    if flags & MSG_PEEK != 0 {
+    if !blocking || flags & MSG_PEEK != 0 {
         1
     } else if flags & MSG_WAITALL != 0 {
         room

@@ -122,7 +122,7 @@ impl DaemonArgs {
     }
 
     fn detach(&self) -> anyhow::Result<()> {
-        let command: Vec<OsString> = std::iter::once(own_program()?)
+        let command: Vec<OsString> = std::iter::once(machine::own_program()?)
             .chain(std::env::args_os().skip(1))
             .filter(|word| word != "--background")
             .collect();
@@ -135,7 +135,7 @@ impl DaemonArgs {
     fn stay(&self, loaded: &Loaded) -> anyhow::Result<()> {
         let key = loaded.key()?;
         let arguments = std::env::args_os().skip(1);
-        let command: Vec<OsString> = std::iter::once(own_program()?)
+        let command: Vec<OsString> = std::iter::once(machine::own_program()?)
             .chain(arguments.filter(|word| word != "--join"))
             .chain(["--background", "--private", &key].map(OsString::from))
             .collect();
@@ -214,13 +214,6 @@ impl DaemonArgs {
         };
         running.run()
     }
-}
-
-fn own_program() -> anyhow::Result<OsString> {
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::error(format!("this program has no name: {error}"), "mount /proc")
-    })?;
-    Ok(own.into_os_string())
 }
 
 /// A daemon that serves.

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::lines::settings;
 use crate::fail::Failure;
-use crate::output;
+use crate::{machine, output};
 
 /// Programs beside each other that have room for what one may have.
 const PROGRAMS: u32 = 4;
@@ -26,16 +26,13 @@ const NUMBERS_END: u64 = 16 << 10;
 /// # Errors
 /// Why the daemon cannot start, as it says itself.
 pub(super) fn share(config: &mut Config, log_level: Option<&str>) -> anyhow::Result<Session> {
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::error(format!("this program has no name: {error}"), "mount /proc")
-    })?;
     let stack = Config {
         max_concurrency: config.max_concurrency.saturating_mul(PROGRAMS),
         ..config.clone()
     };
     let lines = settings(&stack);
     let key = private::key(NetNamespace::own()?, &[&lines]);
-    let mut command: Vec<OsString> = vec![own.into()];
+    let mut command: Vec<OsString> = vec![machine::own_program()?];
     if let Some(level) = log_level {
         command.extend(["--log-level", level].map(OsString::from));
     }
